@@ -1,0 +1,101 @@
+"""What a client asks: the surface it calls, and the facts of one request that the rules read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from policies.wire import digests
+
+
+class Family(StrEnum):
+    """Which vendor's codes and envelopes an upstream speaks."""
+
+    QWEN_WEB = "qwen-web"
+    DASHSCOPE = "dashscope"
+    ZAI = "zai"
+    ZAI_WEB = "zai-web"
+    ZCODE = "zcode"
+
+
+class Wire(StrEnum):
+    """The dialect in which a client of this path expects its answer and its errors."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    RESPONSES = "responses"
+    IMAGES = "images"
+    VIDEOS = "videos"
+    QWEN_WEB = "qwen-web"
+    ZAI_WEB = "zai-web"
+    DASHSCOPE_NATIVE = "dashscope-native"
+    OTHER = "other"
+
+
+class Role(StrEnum):
+    """What a path is for, which says how much the rules may do to it."""
+
+    GENERATION = "generation"
+    """A model is asked: held, gated, counted."""
+    PREPARATION = "preparation"
+    """A step before a generation on chat.qwen.ai (chats/new, files/getstsToken, files/parse)."""
+    OTHER = "other"
+    """Anything else on a configured host: passes; a challenge in a small JSON or HTML answer is still told truthfully."""
+    PERSON = "person"
+    """A page navigation or a ``_____tmd_____`` path: a person solving the slider. Never touched, never counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """One configured host and path, recognised."""
+
+    upstream: str
+    """Name of the upstream, the key of its breaker."""
+    family: Family
+    wire: Wire
+    role: Role
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request of a client, as far as a rule may know it. Never logged: it holds the body."""
+
+    surface: Surface
+    method: str
+    path: str
+    """Without the query: some carry keys."""
+    account: str
+    """Keyed hash of the credential, or of the client's address where there is none."""
+    model: str = ""
+    output_budget: int | None = None
+    """Output tokens asked for; None where absent or no positive whole number."""
+    stream: bool = False
+    tools: bool = False
+    """True where a non-empty ``tools`` array is present."""
+    thinking: bool = False
+    long_context: bool = False
+    """``anthropic-beta: context-1m…`` or a ``[1m]`` model suffix."""
+    trait: str | None = None
+    """Name of the side-request trait row that matched (facts of real clients), or None."""
+    session_id: str | None = None
+    """The client's own session id, where it sends one."""
+    one_time_token: str | None = None
+    """Keyed hash of a one-time captcha token in the request, or None."""
+    size: int = 0
+    """Bytes of the body as sent."""
+    body: bytes = field(default=b"", repr=False)
+    """The body, decoded for reading; empty where it could not be read."""
+    readable: bool = False
+    """True where the body is a JSON object."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of what is asked: model, system, messages or input, tools."""
+        return digests.asked(self.surface.wire, self.body)
+
+    @cached_property
+    def session(self) -> str:
+        """Upstream + account + model + the client's session id, else the digest of the system prompt."""
+        own = self.session_id or digests.system_prompt(self.surface.wire, self.body)
+        return f"{self.surface.upstream}\x1f{self.account}\x1f{self.model}\x1f{own}"

@@ -1,0 +1,131 @@
+"""The settings: the whole contract of config.yaml as frozen values, with their defaults and units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from policies.calls import Family
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerSettings:
+    strikes: int = 3
+    open_seconds: float = 60
+    scope: Literal["upstream", "account"] = "upstream"
+    blocked_seconds: float = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAfterSettings:
+    challenge: int = 30
+    overload: int = 30
+    rate_limit: int = 5
+    cap: int = 59
+    enforce: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSettings:
+    seconds: float = 2
+    silence_seconds: float = 60
+    bytes: int = 262144
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    gap_seconds: float = 1.0
+    max_attempts: int = 3
+    base_seconds: float = 1.5
+    min_gap_seconds: float = 0
+    captcha: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TraitRow:
+    """A side request known by its text: where it stands, how it begins, who sends it."""
+
+    name: str
+    where: Literal["system", "user", "schema"]
+    """system: a system block begins with ``text``; user: the only user text is exactly ``text``; schema: output_config asks for a schema with this property."""
+    text: str
+    source: str = "config"
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateWeights:
+    """Tokens per byte of each class; see policies/wire/estimate.py."""
+
+    letters: float = 0.0
+    digits: float = 0.0
+    punctuation: float = 0.0
+    spaces: float = 0.0
+    non_ascii: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SideRequestSettings:
+    enabled: bool = True
+    max_output_tokens: int = 200
+    margin: float = 1.25
+    traits: tuple[TraitRow, ...] = ()
+    weights: EstimateWeights = EstimateWeights()
+
+
+@dataclass(frozen=True, slots=True)
+class QwenWebSettings:
+    body_limit_bytes: int = 131072
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureRow:
+    """A recogniser as data, with the power of a built-in row."""
+
+    name: str
+    family: Family | None
+    """None: every family."""
+    finding: str
+    """A ``findings.Kind`` value, or ``challenge:busy``, ``challenge:captcha``, ``challenge:blocked``."""
+    status: frozenset[int] | None = None
+    """HTTP statuses it applies to; None: any."""
+    field: str | None = None
+    """Dotted path of an envelope field (``error.code``, ``code``, ``data.code``)."""
+    equals: str | None = None
+    """The field's whole value as text."""
+    begins: str | None = None
+    """Anchored text: the field's value begins with this."""
+    wait: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """One upstream: its hosts share one breaker."""
+
+    name: str
+    hosts: tuple[str, ...]
+    """``host`` or ``host:port`` or ``*.suffix``; no port matches every port."""
+    family: Family
+    breaker: BreakerSettings | None = None
+    replay: ReplaySettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    mode: Literal["enforce", "observe"] = "enforce"
+    upstreams: tuple[Upstream, ...] = ()
+    """All of them, built-in ones included."""
+    browsers: Literal["tunnel", "guard"] = "tunnel"
+    breaker: BreakerSettings = BreakerSettings()
+    retry_after: RetryAfterSettings = RetryAfterSettings()
+    hold: HoldSettings = HoldSettings()
+    replay: ReplaySettings = ReplaySettings()
+    side_requests: SideRequestSettings = SideRequestSettings()
+    windows: Mapping[str, int] = field(default_factory=dict)
+    """Additions to the catalogue: model or prefix (``my-model*``) to tokens."""
+    qwen_web: QwenWebSettings = QwenWebSettings()
+    signatures: tuple[SignatureRow, ...] = ()
+    decrypt: Literal["guarded", "all"] = "guarded"
+    evidence_path: str | None = None
+    view_bytes: int = 262144
+    state_path: str | None = None

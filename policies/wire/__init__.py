@@ -1,0 +1,1 @@
+"""What bytes mean: surfaces, request facts, SSE frames, encodings, recognisers, answers per dialect, token estimate."""
