@@ -1,0 +1,318 @@
+"""Holds a response's headers back, waits, and re-sends a request in place: the only file that knows mitmproxy's inside.
+
+mitmproxy sends the status line as soon as an addon asks for streaming, so its public hooks cannot turn a first-frame
+challenge into a real status. ``adopt`` makes the HTTP layers of a connection build a ``HeldStream``: where
+``flow.response.stream`` is a ``Hold``, its headers and first bytes stay here until the hold decides
+
+    Commit    the headers, what was kept, and then chunk by chunk what comes
+    Replace   an answer of our own, already placed in ``flow.response``
+    Resend    the same request once more, after a pause, on a fresh stream id
+
+Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once.
+Written against mitmproxy 11.0.2 and 12.x; operations/self_test.py says at start-up whether that still holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+import weakref
+from typing import Any, Protocol
+
+from mitmproxy import flow, http
+from mitmproxy.connection import Client
+from mitmproxy.proxy import commands, events, layer
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers import http as proto
+
+from policies.decisions import Commit, Decision, Replace
+
+# mitmproxy 12 has an enum of error codes, mitmproxy 11 status codes.
+_codes: Any = getattr(proto, "ErrorCode", None)
+CANCEL: Any = _codes.CANCEL if _codes else 499
+BROKEN: Any = _codes.GENERIC_SERVER_ERROR if _codes else 502
+
+RESPONSE_EVENTS = (proto.ResponseHeaders, proto.ResponseData, proto.ResponseTrailers, proto.ResponseEndOfMessage, proto.ResponseProtocolError)
+FRESH_IDS = itertools.count(2**32, 2)
+"""Stream ids of re-sends: even, and above anything a client can use."""
+LOOK_SECONDS = 1.0
+"""How often a wait looks whether its flow was killed."""
+
+_held_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_pauses: weakref.WeakKeyDictionary[http.HTTPFlow, float] = weakref.WeakKeyDictionary()
+
+
+class Hold(Protocol):
+    """What decides over one held response. None of its methods may raise, wait or block."""
+
+    ended: bool
+    """True once ``__call__`` has returned the last bytes that the client shall get."""
+    severed: bool
+    """True once the client's stream has to be cut."""
+
+    def __call__(self, data: bytes) -> list[bytes]:
+        """Bytes of a committed stream in, the chunks to pass on out; ``b""`` in means its end. Never yields an empty chunk."""
+
+    def feed(self, data: bytes) -> Decision | None:
+        """Judge the next bytes of a held response; None: go on holding."""
+
+    def finish(self, *, cut: bool) -> Decision:
+        """Judge a held response at its end; ``cut``: the upstream broke off."""
+
+    def tick(self) -> Decision | None:
+        """Look at the clock while holding."""
+
+    def pause(self) -> float:
+        """Seconds until the next ``tick`` is due."""
+
+    def unsent(self) -> Decision | None:
+        """Say what to do when a re-send could not reach the upstream; None: as for any failed request."""
+
+
+def adopt(next_layer: layer.NextLayer) -> None:
+    """Make the HTTP layer that was chosen for a connection build held streams."""
+    found: Any = next_layer.layer
+    while found is not None:
+        if type(found) is proto.HttpLayer:
+            found.__class__ = HeldHttpLayer
+            _held_clients.add(found.context.client)
+        found = getattr(found, "child_layer", None)
+
+
+def holds(held: http.HTTPFlow) -> bool:
+    """Tell whether this flow runs on a layer that can hold; a flow replayed by mitmproxy does not."""
+    return held.client_conn in _held_clients
+
+
+def pause(paced: http.HTTPFlow, seconds: float) -> None:
+    """Delay the first send of a request, without keeping its client from being noticed."""
+    _pauses[paced] = seconds
+
+
+class HeldHttpLayer(proto.HttpLayer):
+    """mitmproxy's HTTP layer, with our streams in it."""
+
+    def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
+        ctx = self.context.fork()
+        self.streams[stream_id] = HeldStream(ctx, stream_id)
+        yield from self.event_to_child(self.streams[stream_id], events.Start())
+
+
+class HeldStream(proto.HttpStream):
+    """One exchange whose response headers can wait."""
+
+    def __init__(self, context: Context, stream_id: int) -> None:
+        super().__init__(context, stream_id)
+        self._attempt: int | None = stream_id
+        """Stream id whose response events count; None while no request of ours is under way upstream."""
+        self._kept: list[bytes] = []
+        self._timer: commands.RequestWakeup | None = None
+        self._due = 0.0
+        """When the timer is really due, in monotonic seconds."""
+
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if isinstance(event, events.Wakeup):
+            if event.command is self._timer:
+                self._timer = None
+                yield from self._woken()
+            return
+        if isinstance(event, RESPONSE_EVENTS):
+            if event.stream_id != self._attempt:
+                return  # late words of an upstream response that was given up
+            event.stream_id = self.stream_id
+        yield from super()._handle_event(event)
+
+    def make_server_connection(self) -> layer.CommandGenerator[bool]:
+        seconds = _pauses.pop(self.flow, 0.0)
+        if seconds > 0 and self.client_state == self.state_done:
+            self._attempt = None
+            self.server_state = self.state_waiting
+            yield from self._wake_in(seconds)
+            return False
+        return (yield from super().make_server_connection())
+
+    def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
+        """Nothing is under way upstream; the next send is due when the timer says so."""
+        yield from ()
+
+    def _send(self) -> layer.CommandGenerator[None]:
+        """Send the request on a fresh id: HTTP/2 maps ids one to one, an old one cannot be used again."""
+        attempt = self._attempt = next(FRESH_IDS)
+        self._parent.streams[attempt] = self
+        self.server_state = self.state_wait_for_response_headers
+        if not (yield from super().make_server_connection()):
+            return
+        if (yield from self.check_killed(emit_error_hook=True)):
+            self._attempt = None
+            yield from self._drop(attempt)
+            return
+        request = self.flow.request
+        content, server = request.raw_content, self.context.server
+        yield proto.SendHttp(proto.RequestHeaders(attempt, request, not (content or request.trailers)), server)
+        if content:
+            yield proto.SendHttp(proto.RequestData(attempt, content), server)
+        if request.trailers:
+            yield proto.SendHttp(proto.RequestTrailers(attempt, request.trailers), server)
+        yield proto.SendHttp(proto.RequestEndOfMessage(attempt), server)
+
+    @property
+    def _hold(self) -> Hold | None:
+        response = getattr(self.flow, "response", None)
+        return response.stream if response and hasattr(response.stream, "unsent") else None
+
+    def start_response_stream(self) -> layer.CommandGenerator[None]:
+        if self._hold is None:
+            yield from super().start_response_stream()
+            return
+        self._kept = []
+        self.server_state = self.state_hold_response
+        yield from self._wake_in(self._hold.pause())
+
+    def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
+        if self._hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
+            yield from self._obey(self._hold.finish(cut=False), whole=True)  # a response that never had a body
+        else:
+            yield from super().state_consume_response_body(event)
+
+    def state_hold_response(self, event: events.Event) -> layer.CommandGenerator[None]:
+        """Keep what comes until the hold has decided."""
+        hold = self._hold
+        assert hold
+        if isinstance(event, proto.ResponseData):
+            self._kept.append(event.data)
+            yield from self._obey(hold.feed(event.data), whole=False)
+        elif isinstance(event, proto.ResponseTrailers):
+            self.flow.response.trailers = event.trailers  # type: ignore[union-attr]
+        elif isinstance(event, proto.ResponseEndOfMessage):
+            yield from self._obey(hold.finish(cut=False), whole=True)
+
+    def _obey(self, decision: Decision | None, *, whole: bool) -> layer.CommandGenerator[None]:
+        """Carry out a decision; ``whole``: the upstream's response has ended."""
+        if decision is None:
+            return
+        self._timer = None
+        kept, self._kept = self._kept, []
+        if isinstance(decision, Commit):
+            yield from self._commit(kept, whole=whole)
+            return
+        yield from self._abandon(ended=whole)
+        if isinstance(decision, Replace):
+            yield from self.send_response()
+        else:
+            self.server_state = self.state_waiting
+            yield from self._wake_in(decision.after)
+
+    def _commit(self, kept: list[bytes], *, whole: bool) -> layer.CommandGenerator[None]:
+        if whole and not kept:
+            self.flow.response.data.content = b""  # type: ignore[union-attr]
+            yield from self.send_response()
+            return
+        yield from super().start_response_stream()
+        for chunk in kept:
+            if self._attempt is None:
+                return
+            yield from self.state_stream_response_body(proto.ResponseData(self.stream_id, chunk))
+        if whole and self._attempt is not None:
+            yield from self.state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
+
+    def state_stream_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
+        hold = self._hold
+        if hold is not None and isinstance(event, proto.ResponseEndOfMessage):
+            for chunk in hold(b""):  # mitmproxy's own call of it, below, then finds nothing left
+                yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
+        if hold is None or not hold.severed:
+            yield from super().state_stream_response_body(event)
+        whole = not isinstance(event, proto.ResponseData)
+        if hold is None or not (hold.severed or (hold.ended and not whole)):
+            return
+        yield from self._abandon(ended=whole)
+        if hold.severed:
+            yield from super().handle_protocol_error(
+                proto.ResponseProtocolError(self.stream_id, "Breakwater cut the stream at a refusal.", BROKEN)
+            )
+        else:
+            yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
+
+    def _abandon(self, *, ended: bool) -> layer.CommandGenerator[None]:
+        """Forget the current attempt; one that has not ended is cancelled (closes HTTP/1.1, resets an HTTP/2 stream)."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is None:
+            return
+        if not ended:
+            yield proto.SendHttp(proto.RequestProtocolError(attempt, "given up by Breakwater", CANCEL), self.context.server)
+        yield from self._drop(attempt)
+
+    def _wake_in(self, seconds: float) -> layer.CommandGenerator[None]:
+        self._due = time.monotonic() + seconds
+        self._timer = commands.RequestWakeup(min(max(seconds, 0.0), LOOK_SECONDS))
+        yield self._timer
+
+    def _woken(self) -> layer.CommandGenerator[None]:
+        left = self._due - time.monotonic()
+        if self.flow.error and self.flow.error.msg == flow.Error.KILLED_MESSAGE:  # in mitmweb, while it was held
+            yield from self._abandon(ended=False)
+            yield from self.check_killed(emit_error_hook=True)
+        elif left > 0.001:
+            yield from self._wake_in(left)
+        elif self.server_state == self.state_waiting:
+            yield from self._send()
+        elif self.server_state == self.state_hold_response and self._hold is not None:
+            decision = self._hold.tick()
+            if decision is None:
+                yield from self._wake_in(self._hold.pause())
+            else:
+                yield from self._obey(decision, whole=False)
+
+    def handle_protocol_error(self, event: proto.RequestProtocolError | proto.ResponseProtocolError) -> layer.CommandGenerator[None]:
+        self._timer = None
+        if isinstance(event, proto.RequestProtocolError):
+            yield from self._client_left(event)
+            return
+        attempt, decision = self._attempt, self._on_broken_upstream()
+        if isinstance(decision, Replace):
+            yield from self._obey(decision, whole=True)
+            return
+        if isinstance(decision, Commit):
+            kept, self._kept = self._kept, []
+            yield from self._commit(kept, whole=False)
+        if decision is None or self._attempt is not None:
+            yield from super().handle_protocol_error(event)
+        yield from self._drop(attempt)
+
+    def _on_broken_upstream(self) -> Decision | None:
+        hold = self._hold
+        if hold is None:
+            return None
+        if self.server_state == self.state_hold_response:
+            return hold.finish(cut=True)
+        if self.server_state == self.state_wait_for_response_headers:
+            return hold.unsent()  # the hold of the attempt before: this one never got an answer
+        return None
+
+    def _client_left(self, event: proto.RequestProtocolError) -> layer.CommandGenerator[None]:
+        attempt, self._attempt = self._attempt, None
+        if attempt is None and self.server_state == self.state_waiting:
+            self.flow.error = flow.Error(event.message)
+            yield proto.HttpErrorHook(self.flow)
+            self.client_state = self.server_state = self.state_errored
+            self.flow.live = False
+            yield proto.DropStream(self.stream_id)
+            return
+        if attempt is not None:
+            event.stream_id = attempt
+        yield from super().handle_protocol_error(event)
+        yield from self._drop(attempt)
+
+    def flow_done(self) -> layer.CommandGenerator[None]:
+        yield from super().flow_done()
+        yield from self._drop(self._attempt)
+
+    def _drop(self, attempt: int | None) -> layer.CommandGenerator[None]:
+        if attempt is not None and attempt != self.stream_id:
+            yield proto.DropStream(attempt)
+
+    @property
+    def _parent(self) -> proto.HttpLayer:
+        parent = self.context.layers[self.context.layers.index(self) - 1]
+        assert isinstance(parent, proto.HttpLayer)
+        return parent
