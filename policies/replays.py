@@ -1,0 +1,272 @@
+"""Replays: requests that come within a second of the previous answer, and how they are repeated, more slowly.
+
+A round is the set of sends of one request: the client's own and at most ``max_attempts - 1`` re-sends in place, while the
+response's headers are still held. Every step is one question, ``Replays.next``, answered by ``Again`` or ``Stop``:
+
+    refused ── is it one that a slower try may cure? ── may this request be sent again at all? ── when?
+               CURABLE, zcode 3007                      FORBIDDEN, one round a minute              tenacity: wait, stop
+
+Nothing here is a way round a captcha: of all challenges only zcode's 3007 is repeated, and never with a one-time token.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from tenacity import Future, RetryCallState, Retrying
+from tenacity.stop import stop_after_attempt, stop_base, stop_before_delay
+from tenacity.wait import wait_base, wait_exponential
+
+from policies.findings import Finding, Kind
+from policies.settings import ReplaySettings
+
+LONGEST_WAIT_SECONDS = 10.0
+"""A longer wait goes to the client, who can do something else meanwhile."""
+LATEST_START_SECONDS = 40.0
+"""After the request. Some clients give up at 120 s, and the answer needs its own time."""
+ROUND_SECONDS = 60.0
+"""One round for the same account and digest in this time, counted from the decision for its last re-send."""
+ZCODE_CAPTCHA_CODE = "3007"
+"""The only challenge that a slower try has cured (ranxianglei/billion-context#189: five replays refused, each next human-paced turn passed)."""
+CURABLE = frozenset({Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.UPSTREAM_ERROR, Kind.CALLER_ERROR})
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Why(StrEnum):
+    """Why a request is not sent again: the reason code of log, comment and metric."""
+
+    NOT_A_REPLAY = "not_a_replay"
+    NOT_TRANSIENT = "not_transient"
+    CHALLENGE = "challenge"
+    CAPTCHA_OFF = "captcha_off"
+    CUT = "cut"
+    CLIENT_GONE = "client_gone"
+    COMMITTED = "committed"
+    BREAKER = "breaker_not_closed"
+    ONE_TIME_TOKEN = "one_time_token"  # noqa: S105
+    SECOND_ROUND = "second_round"
+    ATTEMPTS = "attempts_spent"
+    LONG_WAIT = "wait_too_long"
+    LATE = "too_late"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request that an upstream refused, at the moment of the decision."""
+
+    replay: bool
+    sends: int
+    """Sends so far, the client's own included: 1 and up."""
+    started: float
+    """When the client's request was complete, on the clock of ``now``."""
+    account: str
+    digest: str
+    one_time_token: bool
+    breaker_closed: bool
+    client_here: bool
+    settings: ReplaySettings
+    committed: bool = False
+    """A byte of this answer went to the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Send the same bytes again, ``after`` seconds from now."""
+
+    after: float
+    attempt: int
+    """The number of the send to come, 2 and up."""
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The client gets this refusal."""
+
+    why: Why
+
+
+Step = Again | Stop
+
+
+class Recent(Generic[Key]):
+    """When each key last happened: the latest ``limit`` keys, none older than ``ttl`` seconds."""
+
+    def __init__(self, limit: int, ttl: float) -> None:
+        self._limit = limit
+        self._ttl = ttl
+        self._times: OrderedDict[Key, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def happened(self, key: Key, now: float) -> None:
+        self._times[key] = now
+        self._times.move_to_end(key)
+        while self._times and (len(self._times) > self._limit or self._old(next(iter(self._times.values())), now)):
+            self._times.popitem(last=False)
+
+    def since(self, key: Key, now: float) -> float | None:
+        """Seconds since it happened, None where that is unknown or too long ago."""
+        time = self._times.get(key)
+        return None if time is None or self._old(time, now) else now - time
+
+    def clear(self) -> None:
+        self._times.clear()
+
+    def _old(self, time: float, now: float) -> bool:
+        return now - time > self._ttl
+
+
+class Sessions:
+    """When the previous answer of each session, and of each account, ended: its last byte to the client.
+
+    Side requests and refusals are no answers of a session and are never told here.
+    """
+
+    def __init__(self, limit: int = 10_000, ttl: float = 3600) -> None:
+        self._sessions: Recent[str] = Recent(limit, ttl)
+        self._accounts: Recent[str] = Recent(limit, ttl)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def finished(self, session: str, now: float, account: str = "") -> None:
+        self._sessions.happened(session, now)
+        if account:
+            self._accounts.happened(account, now)
+
+    def gap(self, session: str, now: float) -> float | None:
+        """Seconds since the previous answer of this session ended; None where there is none within the last hour."""
+        return self._sessions.since(session, now)
+
+    def account_gap(self, account: str, now: float) -> float | None:
+        """The same for all sessions of an account together."""
+        return self._accounts.since(account, now)
+
+    def clear(self) -> None:
+        self._sessions.clear()
+        self._accounts.clear()
+
+
+class UpstreamWait(wait_base):
+    """The wait of another strategy, or the upstream's own where that is longer."""
+
+    def __init__(self, own: wait_base) -> None:
+        self.own = own
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        finding = retry_state.outcome.result() if retry_state.outcome else None
+        return max(self.own(retry_state), getattr(finding, "wait", None) or 0.0)
+
+
+class StopBeforeLongWait(stop_base):
+    """Stop where the wait to come is longer than ``longest`` seconds."""
+
+    def __init__(self, longest: float) -> None:
+        self.longest = longest
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        return retry_state.upcoming_sleep > self.longest
+
+
+STOPS: tuple[tuple[Why, Callable[[ReplaySettings], stop_base]], ...] = (
+    (Why.ATTEMPTS, lambda settings: stop_after_attempt(settings.max_attempts)),
+    (Why.LONG_WAIT, lambda _: StopBeforeLongWait(LONGEST_WAIT_SECONDS)),
+    (Why.LATE, lambda _: stop_before_delay(LATEST_START_SECONDS)),
+)
+
+FORBIDDEN: tuple[tuple[Why, Callable[[Attempt], bool]], ...] = (
+    (Why.COMMITTED, lambda attempt: attempt.committed),
+    (Why.CLIENT_GONE, lambda attempt: not attempt.client_here),
+    (Why.NOT_A_REPLAY, lambda attempt: not attempt.replay),
+    (Why.BREAKER, lambda attempt: not attempt.breaker_closed),
+    (Why.ONE_TIME_TOKEN, lambda attempt: attempt.one_time_token),
+)
+
+
+def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
+    """Why a slower try of the same bytes cannot cure this, or None where it may."""
+    if finding.kind is Kind.CHALLENGE:
+        if finding.code != ZCODE_CAPTCHA_CODE or not finding.transient:
+            return Why.CHALLENGE
+        return None if settings.captcha else Why.CAPTCHA_OFF
+    if finding.cut:
+        return Why.CUT
+    if finding.ends_answer:
+        return Why.COMMITTED
+    return None if finding.transient and finding.kind in CURABLE else Why.NOT_TRANSIENT
+
+
+def forbidden(attempt: Attempt) -> Why | None:
+    """Why this request may not be sent again whatever its refusal was; to be asked again when the wait is over."""
+    return next((why for why, forbids in FORBIDDEN if forbids(attempt)), None)
+
+
+def is_replay(gap: float | None, settings: ReplaySettings) -> bool:
+    return gap is not None and gap < settings.gap_seconds
+
+
+def pace(gap: float | None, settings: ReplaySettings) -> float:
+    """Seconds to hold a replay back until ``min_gap_seconds`` have passed; 0 for anything that is no replay."""
+    if gap is None or not is_replay(gap, settings):
+        return 0.0
+    return min(max(0.0, settings.min_gap_seconds - gap), settings.min_gap_seconds)
+
+
+class Replays:
+    """Decides, one step at a time, whether a refused replay is sent again. Remembers rounds, and nothing else."""
+
+    def __init__(self, settings: ReplaySettings | None = None, limit: int = 10_000) -> None:
+        self.settings = settings or ReplaySettings()
+        """For upstreams that carry none of their own."""
+        self._rounds: Recent[tuple[str, str]] = Recent(limit, ROUND_SECONDS)
+
+    def is_replay(self, gap: float | None, settings: ReplaySettings | None = None) -> bool:
+        return is_replay(gap, settings or self.settings)
+
+    def pace(self, gap: float | None, settings: ReplaySettings | None = None) -> float:
+        return pace(gap, settings or self.settings)
+
+    def next(self, attempt: Attempt, finding: Finding, now: float) -> Step:
+        if why := forbidden(attempt):
+            return Stop(why)
+        if why_not := incurable(finding, attempt.settings):
+            return Stop(why_not)
+        key = (attempt.account, attempt.digest)
+        if attempt.sends == 1 and self._rounds.since(key, now) is not None:
+            return Stop(Why.SECOND_ROUND)
+        step = _step(attempt, finding, now)
+        if isinstance(step, Again):
+            self._rounds.happened(key, now)
+        return step
+
+    def clear(self) -> None:
+        self._rounds.clear()
+
+
+@lru_cache(maxsize=64)
+def _strategies(settings: ReplaySettings) -> tuple[Retrying, tuple[tuple[Why, stop_base], ...]]:
+    stops = tuple((why, make(settings)) for why, make in STOPS)
+    return Retrying(wait=UpstreamWait(wait_exponential(multiplier=settings.base_seconds))), stops
+
+
+def _step(attempt: Attempt, finding: Finding, now: float) -> Step:
+    retrying, stops = _strategies(attempt.settings)
+    state = RetryCallState(retrying, None, (), {})
+    # tenacity fills start_time from a clock of its own; every time that its strategies read is ours.
+    state.start_time, state.outcome_timestamp = attempt.started, now
+    state.attempt_number = attempt.sends
+    state.outcome = Future(attempt.sends)
+    state.outcome.set_result(finding)
+    state.upcoming_sleep = float(retrying.wait(state))
+    for why, stop in stops:
+        if stop(state):
+            return Stop(why)
+    return Again(after=state.upcoming_sleep, attempt=attempt.sends + 1, of=attempt.settings.max_attempts)
