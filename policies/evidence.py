@@ -1,0 +1,224 @@
+"""Evidence: what can be known of each exchange about why it was refused, without keeping anything that was said.
+
+A record compares a request with the previous one of its session. It holds sizes, counts, names of content kinds and keyed hashes:
+no prompt, no credential, no token.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import msgspec
+
+from policies.findings import Challenge, Finding, Kind
+
+TEXT_LIMIT = 100
+"""Characters of a name that a client chose (its model) in a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One send to an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
+
+    wall: float
+    """Seconds since the epoch, when the request was complete."""
+    upstream: str
+    wire: str
+    model: str
+    session: str
+    account: str
+    size: int
+    """Bytes of the body."""
+    digest: str
+    """Of what is asked; the same for a re-send."""
+    prefix: str
+    """Digest of how the conversation begins, which stays the same while a conversation only grows."""
+    roles: Collection[str] = ()
+    markers: Collection[str] = frozenset()
+    """Kinds of content in the body."""
+    gap_session: float | None = None
+    """Seconds since the previous answer of the session ended."""
+    gap_account: float | None = None
+    new_connection: bool | None = None
+    """True where the upstream connection was made for this request, None where that is unknown."""
+    token: str | None = None
+    """Hash of the one-time captcha token in the request."""
+    attempt: int = 1
+    """1 for the client's own request, 2 and up for its re-sends in place."""
+    side: bool = False
+    """A side request: neither compared with the conversation nor taken for its previous request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One send, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
+
+    wall: float
+    upstream: str
+    wire: str
+    model: str
+    session: str
+    account: str
+    gap_session: float | None
+    gap_account: float | None
+    size: int
+    size_change: int | None
+    """Bytes against the previous request of the session."""
+    digest: str
+    same_digest: bool | None
+    prefix_changed: bool | None
+    shrunk: bool | None
+    roles: tuple[str, ...]
+    new_roles: tuple[str, ...] | None
+    new_markers: tuple[str, ...] | None
+    """Kinds of content that the previous body lacked."""
+    previous_refused: bool | None
+    new_connection: bool | None
+    token_seen_before: bool | None
+    """None where the request carries no one-time token."""
+    attempt: int
+    side: bool
+    finding: str
+    """A ``findings.Kind`` value."""
+    row: str
+    refused: bool
+    """Refused in passing, by a challenge, rate limit or overload; see ``refused``."""
+
+
+def refused(finding: Finding) -> bool:
+    """True for what a trigger may explain: not for quota, account, overflow, a plain caller error, or a body that is too large."""
+    if finding.kind is Kind.CALLER_ERROR:
+        return finding.transient
+    return (
+        finding.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CHALLENGE)
+        and finding.challenge is not Challenge.BODY_SIZE
+    )
+
+
+def to_json(record: Record) -> bytes:
+    """One line of JSON, without its newline."""
+    return msgspec.json.encode(record)
+
+
+@dataclass(frozen=True, slots=True)
+class _Previous:
+    size: int
+    digest: str
+    prefix: str
+    roles: frozenset[str]
+    markers: frozenset[str]
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    size_change: int | None = None
+    same_digest: bool | None = None
+    prefix_changed: bool | None = None
+    shrunk: bool | None = None
+    new_roles: tuple[str, ...] | None = None
+    new_markers: tuple[str, ...] | None = None
+    previous_refused: bool | None = None
+
+
+class Evidence:
+    """The latest records, and as much of each session's previous request as the next comparison needs."""
+
+    def __init__(self, limit: int = 5000, *, key: bytes = b"", sessions: int = 10_000, tokens: int = 10_000) -> None:
+        """``key``: at most 64 bytes, for the hashes; a random one makes records of two runs incomparable."""
+        self._key = key
+        self._records: deque[Record] = deque(maxlen=limit)
+        self._previous: OrderedDict[str, _Previous] = OrderedDict()
+        self._tokens: OrderedDict[str, None] = OrderedDict()
+        self._limits = (sessions, tokens)
+
+    def note(self, facts: Facts, finding: Finding) -> Record:
+        """Keep one send and what came of it. For sends that reached an upstream, in the order in which they ended."""
+        session = self._hashed(facts.session)
+        change = self._compare(session, facts)
+        record = Record(
+            wall=facts.wall,
+            upstream=facts.upstream,
+            wire=facts.wire,
+            model=facts.model[:TEXT_LIMIT].encode("utf-8", "replace").decode(),
+            session=session,
+            account=self._hashed(facts.account),
+            gap_session=facts.gap_session,
+            gap_account=facts.gap_account,
+            size=facts.size,
+            size_change=change.size_change,
+            digest=self._hashed(facts.digest),
+            same_digest=change.same_digest,
+            prefix_changed=change.prefix_changed,
+            shrunk=change.shrunk,
+            roles=tuple(sorted(set(facts.roles))),
+            new_roles=change.new_roles,
+            new_markers=change.new_markers,
+            previous_refused=change.previous_refused,
+            new_connection=facts.new_connection,
+            token_seen_before=self._seen(facts),
+            attempt=facts.attempt,
+            side=facts.side,
+            finding=finding.kind.value,
+            row=finding.row,
+            refused=refused(finding),
+        )
+        self._remember(session, facts, refused=record.refused)
+        self._records.append(record)
+        return record
+
+    def records(self) -> tuple[Record, ...]:
+        """Oldest first."""
+        return tuple(self._records)
+
+    def clear(self) -> None:
+        self._records.clear()
+        self._previous.clear()
+        self._tokens.clear()
+
+    def _compare(self, session: str, facts: Facts) -> _Change:
+        previous = self._previous.get(session)
+        if previous is None or facts.side:
+            return _Change()
+        if facts.attempt > 1:
+            return _Change(size_change=0, same_digest=True, prefix_changed=False, shrunk=False, previous_refused=True)
+        return _Change(
+            size_change=facts.size - previous.size,
+            same_digest=facts.digest == previous.digest,
+            prefix_changed=facts.prefix != previous.prefix,
+            shrunk=facts.size < previous.size,
+            new_roles=tuple(sorted(set(facts.roles) - previous.roles)),
+            new_markers=tuple(sorted(set(facts.markers) - previous.markers)),
+            previous_refused=previous.refused,
+        )
+
+    def _seen(self, facts: Facts) -> bool | None:
+        if facts.token is None:
+            return None
+        token = self._hashed(facts.token)
+        seen = token in self._tokens
+        self._tokens[token] = None
+        self._tokens.move_to_end(token)
+        if len(self._tokens) > self._limits[1]:
+            self._tokens.popitem(last=False)
+        return seen
+
+    def _remember(self, session: str, facts: Facts, *, refused: bool) -> None:
+        if facts.side:
+            return
+        previous = self._previous.get(session)
+        if facts.attempt > 1 and previous is not None:
+            self._previous[session] = replace(previous, refused=refused)
+            return
+        self._previous[session] = _Previous(
+            facts.size, facts.digest, facts.prefix, frozenset(facts.roles), frozenset(facts.markers), refused
+        )
+        self._previous.move_to_end(session)
+        if len(self._previous) > self._limits[0]:
+            self._previous.popitem(last=False)
+
+    def _hashed(self, text: str) -> str:
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).hexdigest() if text else ""
