@@ -1,0 +1,136 @@
+"""The content view "Breakwater": why a flow was decided as it was, and what a stream said, as text.
+
+It shows `flow.metadata["breakwater"]` and nothing else of the flow, on mitmproxy 11 (`View`) and 12 (`Contentview`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from mitmproxy import contentviews, http
+
+from policies.wire.assemble import assemble
+
+METADATA = "breakwater"
+EXCERPT_AT_MOST = 4096
+"""Characters of the replaced body that are shown; the flow keeps fewer."""
+VALUE_AT_MOST = 600
+"""Characters of one line."""
+LINES_AT_MOST = 20_000
+
+TRACE = (
+    ("reason", "reason"),
+    ("finding", "finding"),
+    ("row", "recognised by"),
+    ("code", "upstream's code"),
+    ("upstream", "upstream"),
+    ("wire", "wire"),
+    ("model", "model"),
+    ("breaker_before", "breaker before"),
+    ("breaker_after", "breaker after"),
+    ("waits", "waits"),
+    ("attempts", "sends upstream"),
+    ("hold_seconds", "headers held"),
+)
+"""Key of the metadata, and how it is called; in the order in which it is shown. What is absent is left out."""
+
+UNITS = {"hold_seconds": " s", "waits": " s"}
+BELOW = frozenset({"excerpt", "view"})
+
+# Both are meant to be subclassed; which of them exists depends on mitmproxy's version.
+_Base: Any = getattr(contentviews, "Contentview", None) or getattr(contentviews, "View", object)
+
+
+class BreakwaterView(_Base):  # type: ignore[misc]
+    name = "Breakwater"
+    syntax_highlight = "none"
+
+    def prettify(self, data: bytes, metadata: Any) -> str:
+        """What mitmproxy 12 calls."""
+        del data
+        return describe(getattr(metadata, "flow", None))
+
+    def __call__(self, data: bytes, *, flow: object = None, **_: object) -> tuple[str, Iterator[list[tuple[str, str]]]]:
+        """What mitmproxy 11 calls: a title, and lines of (style, text)."""
+        del data
+        return "Breakwater", ([("text", line)] for line in describe(flow).split("\n"))
+
+    def render_priority(self, data: bytes, metadata: object = None, **known: object) -> float:
+        """Above the built-in views for the answer of a flow that was decided; else never chosen by itself."""
+        del data
+        flow = known.get("flow", getattr(metadata, "flow", None))
+        message = known.get("http_message", getattr(metadata, "http_message", None))
+        return 2.0 if _decided(flow) is not None and isinstance(message, http.Response) else -1.0
+
+
+def register() -> None:
+    """Add the view, in the place of one of that name: a reloaded addon registers again."""
+    unregister()
+    contentviews.add(cast("Any", BreakwaterView()))
+
+
+def unregister() -> None:
+    """Take the view away, where mitmproxy can: 12 has no public way, and there `add` replaces."""
+    if hasattr(contentviews, "registry"):
+        return
+    if (view := contentviews.get(BreakwaterView.name)) is not None:
+        contentviews.remove(view)
+
+
+def describe(flow: object) -> str:
+    """The decision trace, below it the replaced body and the stream's answer. Never raises, always bounded."""
+    decided = _decided(flow)
+    if decided is None:
+        return "Breakwater did not decide anything about this flow."
+    lines = [*_trace(decided)]
+    if comment := getattr(flow, "comment", ""):
+        lines += ["", _line(str(comment))]
+    if excerpt := _text(decided.get("excerpt")):
+        lines += ["", "── the upstream's answer that was replaced ──", *excerpt[:EXCERPT_AT_MOST].splitlines()]
+    if view := _bytes(decided.get("view")):
+        answer = assemble(str(decided.get("wire", "")), view)
+        lines += ["", "── the stream's answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
+    return "\n".join(lines[:LINES_AT_MOST])
+
+
+def _decided(flow: object) -> Mapping[str, object] | None:
+    metadata = getattr(flow, "metadata", None)
+    decided = metadata.get(METADATA) if isinstance(metadata, Mapping) else None
+    return decided if isinstance(decided, Mapping) and decided else None
+
+
+def _trace(decided: Mapping[str, object]) -> Iterator[str]:
+    names = dict(TRACE)
+    rest = ((key, key.replace("_", " ")) for key in map(str, decided) if key not in names and key not in BELOW)
+    for key, name in (*TRACE, *rest):
+        value = decided.get(key)
+        if value is None or value in ("", [], ()):
+            continue
+        yield f"{_line(name):<16} {_line(_value(value))}{UNITS.get(key, '')}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    if isinstance(value, list | tuple):
+        return ", ".join(_value(each) for each in value[:50])
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_value(each)}" for key, each in list(value.items())[:50])
+    return _text(value) or str(value)
+
+
+def _line(text: str) -> str:
+    """One line, at most `VALUE_AT_MOST` characters."""
+    line = " ".join(str(text[: 4 * VALUE_AT_MOST]).split())
+    return line if len(line) <= VALUE_AT_MOST else f"{line[:VALUE_AT_MOST]}…"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else ""
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else _text(value).encode("utf-8", "replace")
