@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import count
@@ -17,6 +16,9 @@ LEASE_SECONDS = 70.0
 
 _KNOWN_PASSES = 1024
 """Passes in the closed state whose events still count; the oldest is forgotten first."""
+
+_NO_TIME = 1e12
+"""Seconds that no wall clock shows."""
 
 
 class Breaker:
@@ -162,7 +164,7 @@ class Breaker:
         if type(ends_at) not in (int, float) or type(strikes) is not int or self.window <= 0:
             return False
         assert isinstance(ends_at, int | float)
-        if not math.isfinite(ends_at):
+        if not 0 < ends_at < _NO_TIME:
             return False
         self._enter(State.OPEN, now)
         self._strikes = max(strikes, 0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, TypedDict, Unpack
 
 from policies.breaker_table import tell
 
@@ -15,13 +14,32 @@ RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 START_AGAIN_SECONDS = 600.0
 """A request that was not refused for so long starts again at the first wait."""
 
-_LONGEST_DUMPED_SECONDS = 7 * 86400.0
+_LONGEST_SECONDS = 7 * 86400.0
+"""A dumped row that is to last longer is none."""
+_NO_TIME = 1e12
+"""Seconds that no wall clock shows."""
+
+
+class Words(TypedDict, total=False):
+    """What the message about a refusal needs to know; see ``Remembered``."""
+
+    model: str
+    code: str | None
+    text: str
+    window: int | None
+
+
+class Facts(Words, total=False):
+    upstream: str
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the message about a refusal, and the commands that forget it, need to know."""
+class Remembered:
+    """A refusal that still stands."""
 
+    kind: RefusalKind
+    left: float
+    """Seconds until it is over."""
     upstream: str = ""
     model: str = ""
     code: str | None = None
@@ -32,34 +50,25 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
-    """A refusal that still stands."""
-
-    kind: RefusalKind
-    left: float
-    """Seconds until it is over."""
-    facts: Facts
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
-    kind: RefusalKind
-    facts: Facts
+    refusal: Remembered
+    """As it began: ``left`` is its whole length."""
     until: float
     """Refused here before this."""
     forget_at: float
     """Nothing is left of it from here on."""
-    seconds: float
-    """Its whole length."""
     rounds: int = 0
     """Times that the wait was doubled."""
 
     def remembered(self, now: float) -> Remembered:
-        return Remembered(self.kind, self.until - now, self.facts)
+        return replace(self.refusal, left=self.until - now)
+
+
+def _lasting(refusal: Remembered, now: float) -> _Entry:
+    return _Entry(refusal, now + refusal.left, now + refusal.left)
 
 
 _Key = tuple[str, str]
-_NO_FACTS = Facts()
 
 
 class Refusals:
@@ -106,7 +115,7 @@ class Refusals:
         cap: int,
         stated: float | None,
         sent: float | None = None,
-        facts: Facts = _NO_FACTS,
+        **facts: Unpack[Facts],
     ) -> int:
         """Remember that the upstream refused this request, and say what its client is told: 1 to ``cap`` seconds.
 
@@ -116,7 +125,7 @@ class Refusals:
         """
         key = (account, digest)
         last = self._request(key, now)
-        if last and (last.kind != "wait" or _elsewhere(last, facts.upstream)):
+        if last and (last.refusal.kind != "wait" or _elsewhere(last, facts.get("upstream"))):
             last = None
         own = stated if stated is not None and stated > 0 else None
         rounds = last.rounds if last else 0
@@ -124,31 +133,29 @@ class Refusals:
             rounds = min(rounds + 1, 16)
         wait = tell(first * 2**rounds if own is None else own, cap)
         until = last.until if last and last.until > now else now + wait
-        self._remember(key, _Entry("wait", facts, until, now + START_AGAIN_SECONDS, wait, rounds), now)
+        self._remember(key, _Entry(Remembered("wait", wait, **facts), until, now + START_AGAIN_SECONDS, rounds), now)
         return wait
 
     def answered(self, account: str, digest: str) -> None:
         """The request was answered: its next refusal is a first one."""
         self._forget((account, digest))
 
-    def hopeless(  # noqa: PLR0913
+    def hopeless(
         self,
         account: str,
         digest: str,
         now: float,
         kind: Literal["overflow", "body_size"],
         seconds: float = 600.0,
-        *,
-        facts: Facts = _NO_FACTS,
+        **facts: Unpack[Facts],
     ) -> None:
         """Remember that this request cannot succeed as it is."""
-        self._remember((account, digest), _Entry(kind, facts, now + seconds, now + seconds, seconds), now)
+        self._remember((account, digest), _lasting(Remembered(kind, seconds, **facts), now), now)
 
-    def block(self, upstream: str, account: str, now: float, seconds: float, facts: Facts = _NO_FACTS) -> None:
+    def block(self, upstream: str, account: str, now: float, seconds: float, **words: Unpack[Words]) -> None:
         """Remember that the upstream blocked this account; each further send would make it worse."""
         self._sweep(now)
-        facts = replace(facts, upstream=upstream)
-        self._accounts[account, upstream] = _Entry("blocked", facts, now + seconds, now + seconds, seconds)
+        self._accounts[account, upstream] = _lasting(Remembered("blocked", seconds, upstream, **words), now)
         self._accounts.move_to_end((account, upstream))
         while len(self._accounts) > self._limit:
             self._accounts.popitem(last=False)
@@ -158,7 +165,9 @@ class Refusals:
         gone = [
             key
             for key, entry in self._requests.items()
-            if entry.kind == "overflow" and entry.facts.model == model and upstream in (None, entry.facts.upstream)
+            if entry.refusal.kind == "overflow"
+            and entry.refusal.model == model
+            and upstream in (None, entry.refusal.upstream)
         ]
         for key in gone:
             self._forget(key)
@@ -166,7 +175,7 @@ class Refusals:
 
     def reset(self, upstream: str | None = None) -> int:
         """Drop everything, or everything of one upstream; the number dropped."""
-        gone = [key for key, entry in self._requests.items() if upstream in (None, entry.facts.upstream)]
+        gone = [key for key, entry in self._requests.items() if upstream in (None, entry.refusal.upstream)]
         for key in gone:
             self._forget(key)
         freed = [key for key in self._accounts if upstream in (None, key[1])]
@@ -184,15 +193,11 @@ class Refusals:
         """Rows of the blocked accounts and of the requests that are hopeless. The upstream's text stays out."""
         rows: list[dict[str, object]] = []
         for (account, other), entry in [*self._requests.items(), *self._accounts.items()]:
-            if entry.kind == "wait" or entry.until <= now:
+            if entry.refusal.kind == "wait" or entry.until <= now:
                 continue
-            digest = "" if entry.kind == "blocked" else other
-            facts = asdict(replace(entry.facts, text=""))
-            ends_at = wall + entry.until - now
-            rows.append(
-                {"kind": entry.kind, "account": account, "digest": digest, "ends_at": ends_at, "seconds": entry.seconds}
-                | facts
-            )
+            row = asdict(entry.refusal) | {"account": account, "digest": other, "ends_at": wall + entry.until - now}
+            del row["text"]
+            rows.append(row)
         return rows
 
     def load(self, rows: Iterable[object], wall: float, now: float) -> int:
@@ -203,7 +208,7 @@ class Refusals:
             if read is None:
                 continue
             key, entry = read
-            if entry.kind == "blocked":
+            if entry.refusal.kind == "blocked":
                 self._accounts[key] = entry
             else:
                 self._remember(key, entry, now)
@@ -249,7 +254,7 @@ class Refusals:
 
 def _elsewhere(entry: _Entry, upstream: str | None) -> bool:
     """Whether both upstreams are known and not the same."""
-    return bool(upstream and entry.facts.upstream and entry.facts.upstream != upstream)
+    return bool(upstream and entry.refusal.upstream and entry.refusal.upstream != upstream)
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -260,9 +265,9 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "code": (str, type(None)),
     "window": (int, type(None)),
     "ends_at": (int, float),
-    "seconds": (int, float),
+    "left": (int, float),
 }
-"""Of the fields of a dumped row."""
+"""Of the fields of a dumped row; ``left`` is the whole length, ``digest`` the upstream's name for a blocked account."""
 
 
 def _read(row: object, wall: float, now: float) -> tuple[_Key, _Entry] | None:
@@ -271,9 +276,10 @@ def _read(row: object, wall: float, now: float) -> tuple[_Key, _Entry] | None:
         return None
     if not all(type(row.get(name)) in types for name, types in _TYPES.items()):
         return None
-    left = min(row["ends_at"] - wall, row["seconds"], _LONGEST_DUMPED_SECONDS)
-    if not 0 < left < math.inf:
+    if not 0 < row["ends_at"] < _NO_TIME or not 0 < row["left"] <= _LONGEST_SECONDS:
         return None
-    facts = Facts(**{field.name: row[field.name] for field in fields(Facts) if field.name in _TYPES})
-    other = facts.upstream if row["kind"] == "blocked" else row["digest"]
-    return (row["account"], other), _Entry(row["kind"], facts, now + left, now + left, row["seconds"])
+    left = min(row["ends_at"] - wall, row["left"])
+    if left <= 0:
+        return None
+    refusal = Remembered(row["kind"], left, row["upstream"], row["model"], row["code"], "", row["window"])
+    return (row["account"], row["digest"]), _lasting(refusal, now)
