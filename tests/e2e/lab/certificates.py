@@ -1,0 +1,59 @@
+"""A certificate authority made for one test run and thrown away with it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """Signs one certificate for `*.test`, `localhost` and 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ca_path = folder / "lab-ca.pem"
+        self._chain_path = folder / "lab-server.pem"
+        root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+        root = _certificate("Throw-away test CA", root_key, None, None)
+        leaf = _certificate("*.test", key, root, root_key)
+        self.ca_path.write_bytes(root.public_bytes(serialization.Encoding.PEM))
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        self._chain_path.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + private)
+
+    def server_context(self, protocols: Sequence[str]) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._chain_path)
+        context.set_alpn_protocols(list(protocols))
+        return context
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Certificate | None,
+    issuer_key: ec.EllipticCurvePrivateKey | None,
+) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=2))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+    )
+    if issuer:
+        names = [x509.DNSName("*.test"), x509.DNSName("localhost")]
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.sign(issuer_key or key, hashes.SHA256())
