@@ -15,7 +15,8 @@ class ConfigWatch:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._seen = self._mark()
-        self._last = self._read()
+        self.text = self._read()
+        """The last text that was read, the first one included; None where there was none."""
 
     def poll(self) -> str | None:
         """The new text, once, where it has changed since the last look; else None. Never raises.
@@ -30,9 +31,9 @@ class ConfigWatch:
         if text is None or not text.strip() or self._mark() != mark:
             return None
         self._seen = mark
-        if text == self._last:
+        if text == self.text:
             return None
-        self._last = text
+        self.text = text
         return text
 
     def _mark(self) -> tuple[int, int, int] | None:

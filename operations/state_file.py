@@ -90,7 +90,7 @@ def clock_went_back(state: Mapping[str, Any], now_wall: float) -> bool:
 
 def _read(file: Path) -> dict[str, Any]:
     # O_NONBLOCK: a pipe in the file's place must not stop the start.
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as source:
         data = source.read(LARGEST_BYTES + 1) or b""
     if len(data) > LARGEST_BYTES:

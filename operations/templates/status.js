@@ -1,0 +1,64 @@
+(() => {
+  "use strict";
+  const EVERY = 2000;
+  const page = () => document.getElementById("page");
+  let read = Date.now();
+
+  // Seconds run down between two looks, so that the page never stands still.
+  const tick = () => {
+    const gone = (Date.now() - read) / 1000;
+    for (const node of document.querySelectorAll("[data-left]")) {
+      const left = Math.max(0, Number(node.dataset.left) - gone);
+      const text = left < 120 ? node.dataset.say.replace("{n}", Math.ceil(left))
+        : node.dataset.sayMinutes.replace("{n}", Math.ceil(left / 60));
+      if (node.textContent !== text) node.textContent = text;
+    }
+  };
+
+  // Only what has changed is put in, and never under a hand that is about to press a button.
+  const show = (text) => {
+    const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("page");
+    if (!fresh) throw new Error("no page");
+    read = Date.now();
+    for (const part of fresh.querySelectorAll("[data-part]")) {
+      const old = page().querySelector(`[data-part="${part.dataset.part}"]`);
+      if (!old || old.matches(":has(button:active, button:focus-visible)")) continue;
+      if (old.outerHTML !== part.outerHTML) old.replaceWith(part);
+    }
+    document.title = fresh.dataset.title;
+    tick();
+  };
+
+  const look = async () => {
+    try {
+      const answer = await fetch("/?lang=" + document.documentElement.lang, { cache: "no-store" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      show(await answer.text());
+      page().classList.remove("stale");
+    } catch {
+      const clock = document.querySelector("[data-clock]");
+      if (clock && !page().classList.contains("stale")) clock.textContent = clock.dataset.stale;
+      page().classList.add("stale");
+    }
+  };
+
+  document.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const form = event.target;
+    const said = document.getElementById("said");
+    try {
+      const answer = await fetch(form.action, {
+        method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(new FormData(form)),
+      });
+      said.textContent = answer.ok ? (await answer.json()).said : String(answer.status);
+    } catch (error) {
+      said.textContent = String(error);
+    }
+    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    look();
+  });
+
+  setInterval(tick, 250);
+  setInterval(() => { if (!document.hidden) look(); }, EVERY);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+})();
