@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+BOM = b"\xef\xbb\xbf"
+TAIL_LIMIT = 1 << 20
+"""Bytes of one unfinished frame that are kept at most."""
+
+# A line end followed by a line end. A CR that ends the buffer may be half of a CRLF, so it waits for the next byte.
+_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
+_LOOK_BACK = 3
+"""A boundary is at most four bytes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +27,92 @@ class Frame:
     """Comment lines without their colon (``HTTP_STATUS/429``, ``keep-alive``)."""
     raw: bytes
     """The bytes of the frame as they came, decoded where the stream was encoded."""
+
+
+def parse(raw: bytes) -> Frame:
+    """One frame from its bytes. A byte order mark at the start is skipped; unknown fields are ignored."""
+    event = b""
+    data: list[bytes] = []
+    comments: list[bytes] = []
+    for line in raw.removeprefix(BOM).splitlines():
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value
+        elif not name and line:
+            comments.append(value)
+    return Frame(event, b"\n".join(data), tuple(comments), raw)
+
+
+class Framer:
+    """Cuts a stream into frames. What it gives, put together with ``rest``, is what it was fed.
+
+    A frame longer than ``limit`` bytes makes it give up: ``overrun`` is True, nothing is kept and nothing comes any more.
+    """
+
+    __slots__ = ("_buffer", "_limit", "_seen", "overrun")
+
+    def __init__(self, limit: int = TAIL_LIMIT) -> None:
+        self._buffer = bytearray()
+        self._seen = 0
+        self._limit = limit
+        self.overrun = False
+
+    def split(self, chunk: bytes) -> list[bytes]:
+        """The bytes of every frame that this chunk completes, unparsed."""
+        if self.overrun:
+            return []
+        raws: list[bytes] = []
+        buffer: bytes | bytearray = chunk
+        if self._buffer:
+            self._buffer += chunk
+            buffer = self._buffer
+        start = 0
+        where = _BLANK_LINE.search(buffer, max(0, self._seen - _LOOK_BACK))
+        while where is not None:
+            end = where.end()
+            raws.append(bytes(buffer[start:end]))
+            start = end
+            where = _BLANK_LINE.search(buffer, end)
+        self._keep(buffer, start)
+        return raws
+
+    def _keep(self, buffer: bytes | bytearray, start: int) -> None:
+        if buffer is self._buffer:
+            if start:
+                del self._buffer[:start]
+        else:
+            self._buffer += memoryview(buffer)[start:]
+        self._seen = len(self._buffer)
+        if self._seen > self._limit:
+            self.overrun = True
+            self._buffer = bytearray()
+            self._seen = 0
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """The frames that this chunk completes."""
+        return [parse(raw) for raw in self.split(chunk)]
+
+    @property
+    def rest(self) -> bytes:
+        """The unfinished tail."""
+        return bytes(self._buffer)
+
+    def __len__(self) -> int:
+        """Bytes of the unfinished tail."""
+        return len(self._buffer)
+
+    def begins(self, pattern: re.Pattern[bytes]) -> bool:
+        """True where the unfinished tail begins as ``pattern`` says; copies nothing."""
+        return pattern.match(self._buffer) is not None
+
+    def flush(self) -> Frame | None:
+        """The unfinished tail as a frame, at the end of a stream that left out its last blank line."""
+        if not self._buffer:
+            return None
+        raw = bytes(self._buffer)
+        self._buffer = bytearray()
+        self._seen = 0
+        return parse(raw)

@@ -1,0 +1,179 @@
+"""Reads one upstream answer: held until it is known what it is, then tapped while it passes.
+
+Hold: ``feed`` until it gives a finding, ``finish`` at the end or the cut, ``cap`` when the time for holding is used up.
+Commit: every byte that was held goes through ``tap``, then every chunk as it comes, then ``tap_finish``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from policies.calls import Surface
+from policies.findings import Finding, Kind
+from policies.wire import usage
+from policies.wire.bodies import Form, Recogniser, bare_document, form_of
+from policies.wire.encodings import decoder
+from policies.wire.frames import Framer, parse
+from policies.wire.head import Head
+from policies.wire.tap import Tap, Tapped
+
+__all__ = ["Reader", "Recogniser", "Tapped"]
+
+_COMMENT_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*:[^\r\n]*[\r\n]")
+_UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
+"""What the hold may say of an answer that the tap still has to watch."""
+
+
+class Reader:
+    """One answer of one attempt. Keeps at most ``hold_bytes`` of a document and one unfinished frame of a stream."""
+
+    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser, hold_bytes: int = 262144) -> None:
+        self._surface = surface
+        self._head = head
+        self._recogniser = recogniser
+        self._hold_bytes = hold_bytes
+        encoding = head.get("content-encoding")
+        self._decoder = decoder(encoding)
+        self._taken = 0
+        self._decoded = 0
+        self._form: Form | None = None
+        self._start = b""
+        self._document = bytearray()
+        self._framer = Framer()
+        self._usage: int | None = None
+        self._tap = Tap(surface, head, recogniser)
+        self.early: Finding | None = recogniser.head(surface, head)
+        """What status and headers alone say."""
+        self.preamble = False
+        """At least one comment, ping or preamble frame has come."""
+        self.decided: Finding | None = None
+
+    @property
+    def answered(self) -> bool:
+        """An answer has been seen, in the hold or after it."""
+        return self._tap.answered or (self.decided is not None and self.decided.kind is Kind.ANSWER)
+
+    @property
+    def ended(self) -> Finding | None:
+        """What a finish_reason or stop_reason said, where it says more than that the answer is over."""
+        held = self.decided if self.decided is not None and self.decided.ends_answer else None
+        return self._tap.ended or held
+
+    @property
+    def usage_input(self) -> int | None:
+        """Input tokens, cache reads and writes included, as the answer's envelope states them."""
+        return self._usage or self._tap.usage_input
+
+    def feed(self, chunk: bytes) -> Finding | None:
+        """None while undecided. The caller keeps the bytes."""
+        if self.decided is not None:
+            return self.decided
+        self._taken += len(chunk)
+        if self._decoder is None:
+            return self._decide(self._nothing("unreadable"))
+        data = self._decoder.feed(chunk)
+        self._decoded += len(data)
+        finding = self._read(data) if data else None
+        if finding is not None:
+            return self._decide(finding)
+        stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun
+        if stuck or max(self._taken, self._decoded) > self._hold_bytes:
+            if self._form is Form.DOCUMENT:
+                self._tap.pass_through()
+            return self.cap()
+        return None
+
+    def cap(self) -> Finding:
+        """Time or bytes for holding are used up: what is there is judged."""
+        if self.decided is not None:
+            return self.decided
+        return self._decide(self._judge(whole=False, cut=False))
+
+    def finish(self, *, cut: bool) -> Finding:
+        """The body is over, or its connection broke. A broken page whose markers have come is still the challenge."""
+        if self.decided is not None:
+            return self.decided
+        finding = self._judge(whole=not cut, cut=cut)
+        if self._form is Form.DOCUMENT:
+            self._tap.pass_through()
+            if not cut and finding.kind is Kind.ANSWER:
+                self._usage = usage.input_tokens(bytes(self._document))
+        return self._decide(replace(finding, cut=True) if cut else finding)
+
+    def tap(self, chunk: bytes) -> Tapped:
+        return self._tap.tap(chunk)
+
+    def tap_finish(self) -> Tapped:
+        return self._tap.tap_finish()
+
+    def _decide(self, finding: Finding) -> Finding:
+        self.decided = finding
+        if finding.kind not in _UNREAD and not finding.ends_answer:
+            self._tap.pass_through()  # whoever commits this means it to pass as it is
+        self._framer = Framer()
+        return finding
+
+    def _read(self, data: bytes) -> Finding | None:
+        if self._form is None:
+            self._start += data
+            self._form = form_of(self._start, self._head.media_type)
+            data, self._start = (self._start, b"") if self._form else (b"", self._start)
+        if self._form is Form.STREAM:
+            return self._frames(data)
+        if self._form is Form.OPAQUE:
+            self._tap.pass_through()
+            return self._recogniser.document(self._surface, self._head, data, whole=False)
+        if self._form is Form.DOCUMENT:
+            self._document += data
+        return None
+
+    def _frames(self, data: bytes) -> Finding | None:
+        raws = self._framer.split(data)
+        for number, raw in enumerate(raws):
+            frame = parse(raw)
+            document = bare_document(frame)
+            if document is not None:
+                self._form = Form.DOCUMENT
+                self._document += document + b"".join(raws[number + 1 :]) + self._framer.rest
+                return None
+            finding = self._recogniser.frame(self._surface, self._head, frame)
+            if finding is not None:
+                return finding
+            self.preamble = True
+        if not self.preamble and len(self._framer) and self._framer.begins(_COMMENT_LINE):
+            self.preamble = True
+        return None
+
+    def _judge(self, *, whole: bool, cut: bool) -> Finding:
+        if self._form is Form.DOCUMENT:
+            return self._recogniser.document(self._surface, self._head, bytes(self._document), whole=whole)
+        if self._form is None:
+            blank = not self._start.strip()
+            return self._nothing("cut" if cut else "empty") if blank else self._odd(self._start, whole=whole)
+        return self._tail(whole=whole, cut=cut)
+
+    def _tail(self, *, whole: bool, cut: bool) -> Finding:
+        """A stream of which no answer has come: its unfinished last frame."""
+        tail = self._framer.rest
+        if not tail.strip():
+            return self._nothing("cut" if cut else "preamble-only")
+        frame = parse(tail)
+        document = bare_document(frame)
+        if document is not None:
+            return self._odd(document, whole=whole)
+        if whole:
+            return self._recogniser.frame(self._surface, self._head, frame) or self._nothing("preamble-only")
+        if self._recogniser.suspicious(self._surface, tail):
+            finding = self._recogniser.frame(self._surface, self._head, frame)
+            if finding is None or finding.kind in _UNREAD:
+                finding = self._odd(frame.data, whole=False)
+            if finding.kind not in _UNREAD:
+                return finding
+        return self._nothing("cut" if cut else "hold-cap")
+
+    def _odd(self, body: bytes, *, whole: bool) -> Finding:
+        return self._recogniser.document(self._surface, self._head, body, whole=whole)
+
+    def _nothing(self, row: str) -> Finding:
+        return self.early or Finding(Kind.NOTHING, row=row)

@@ -1,0 +1,206 @@
+"""What watches an answer after its commit: bytes first, JSON only where a marker is near."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from policies.calls import Surface, Wire
+from policies.findings import Finding, Kind
+from policies.wire import usage
+from policies.wire.bodies import Form, Recogniser, bare_document, form_of
+from policies.wire.encodings import Decoder, decoder
+from policies.wire.frames import Framer, parse
+from policies.wire.head import Head
+
+HELD_BACK = 8192
+"""Bytes of an unfinished frame that are kept back at most."""
+STOPPING = frozenset({Kind.CHALLENGE, Kind.OVERLOAD, Kind.RATE_LIMIT})
+"""What closes a stream that has begun; any other refusal passes as it is."""
+
+ANSWER_STARTS: tuple[tuple[bytes, str], ...] = (
+    (rb"event: ?(?:content_block_|message_|ping)", "docs.anthropic.com streaming"),
+    (rb'data: ?\{"type": ?"(?:content_block_|message_|ping")', "the same without event lines"),
+    (
+        rb"event: ?response\.(?:created|queued|in_progress|output_|content_part|reasoning|refusal|function_call)",
+        "platform.openai.com responses streaming",
+    ),
+    (
+        rb"event: ?response\.(?:custom_tool|web_search|file_search|code_interpreter|image_|mcp_|audio|completed)",
+        "platform.openai.com responses streaming",
+    ),
+    (rb'data: ?\{"type": ?"response\.(?:output_|content_part|reasoning|function_call)', "the same without event lines"),
+    (rb'data: ?\{ ?"(?:id|choices|object|created|model|system_fingerprint)": ?', "platform.openai.com chat streaming"),
+    (rb'data: ?\{"response\.(?:created|info)"', "Rfym21/Qwen2API"),
+    (rb'data: ?\{"type": ?"chat:completion", ?"data": ?\{"delta_content"', "z.ai web clients"),
+    (rb'data: ?\{"output": ?', "help.aliyun.com native streaming"),
+    (rb"(?:id: ?\d+\r?\n)event: ?result", "help.aliyun.com native streaming"),
+    (rb"data: ?\[DONE\]", "platform.openai.com chat streaming"),
+)
+"""How the frames of an answer begin: such a frame passes before it is whole. With where the form is known from."""
+
+_ANSWER_START = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:" + b"|".join(row for row, _ in ANSWER_STARTS) + rb")")
+_ENDINGS = (b'_reason":"', b'_reason": "')
+"""``finish_reason`` and ``stop_reason`` with a text; in most frames of an answer they are null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """What of a chunk goes on. No chunk is ever empty: an empty tuple holds back."""
+
+    passed: tuple[bytes, ...] = ()
+    finding: Finding | None = None
+    """The refusal that closes the stream here; what it stands in is not in ``passed``."""
+    withheld: bool = False
+    """Encoded bytes were kept back for good: cut the stream, plain text does not fit into it."""
+
+
+_NOTHING = Tapped()
+
+
+class Tap:
+    """Watches one body from its first byte, the held ones included."""
+
+    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser) -> None:
+        self._surface = surface
+        self._head = head
+        self._recogniser = recogniser
+        encoding = head.get("content-encoding")
+        self._decoder: Decoder | None = decoder(encoding) if encoding else None
+        self._encoded = bool(encoding) and encoding.strip().lower() != "identity"
+        self._framer = Framer()
+        self._start = b""
+        self._form: Form | None = None
+        self._passed_of_frame = False
+        self._kept = b""
+        self._closed = False
+        self._through = self._encoded and self._decoder is None
+        self.answered = False
+        self.ended: Finding | None = None
+        self.usage_input: int | None = None
+
+    def pass_through(self) -> None:
+        """The body is judged already: from now on every chunk goes on unread."""
+        self._through = True
+
+    def tap(self, chunk: bytes) -> Tapped:
+        if self._closed or not chunk:
+            return _NOTHING
+        if self._through:
+            return self._release(chunk)
+        data = self._plain(chunk)
+        if data is None:
+            return self._release(chunk)
+        passed = len(self._framer) - len(self._kept)
+        raws = self._framer.split(data)
+        if self._framer.overrun:
+            self._through = True
+        for number, raw in enumerate(raws):
+            finding = self._look(raw)
+            if finding is not None:
+                return self._close(chunk, raws[: number + 1], passed, finding)
+        if raws:
+            self._passed_of_frame = False
+        return self._go_on(chunk)
+
+    def tap_finish(self) -> Tapped:
+        """The end of the body: what was held back is judged and let go."""
+        if self._closed:
+            return _NOTHING
+        tail = self._framer.rest
+        finding = self._look(tail) if tail and not self._through else None
+        if finding is None:
+            return self._release(b"")
+        self._closed = True
+        if self._encoded:
+            return Tapped(finding=finding, withheld=True)
+        return Tapped((), finding)
+
+    def _plain(self, chunk: bytes) -> bytes | None:
+        """The decoded chunk; None where nothing is to be watched from here on."""
+        data = chunk
+        if self._decoder is not None and self._encoded:
+            self._decoder.renew()
+            data = self._decoder.feed(chunk)
+            if self._decoder.broken or self._decoder.limit_reached:
+                self._through = True
+                return None
+        if self._form is None:
+            self._start = (self._start + data)[:64]
+            self._form = form_of(self._start, self._head.media_type)
+            if self._form is Form.OPAQUE:
+                self._through = True
+                return None
+        return data
+
+    def _look(self, raw: bytes) -> Finding | None:
+        """The refusal in one frame that closes the stream, if it is one. Notes usage and the answer's end."""
+        near = usage.MARKER in raw and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input)
+        suspicious = self._recogniser.suspicious(self._surface, raw)
+        if not suspicious and self.answered and not near and not any(ending in raw for ending in _ENDINGS):
+            return None
+        frame = parse(raw)
+        if near:
+            self.usage_input = max(usage.input_tokens(frame.data) or 0, self.usage_input or 0) or None
+        document = bare_document(frame) if suspicious else None
+        if document is not None:
+            finding: Finding | None = self._recogniser.document(self._surface, self._head, document, whole=True)
+        else:
+            finding = self._recogniser.frame(self._surface, self._head, frame)
+        if finding is None:
+            return None
+        self.answered = self.answered or finding.kind is Kind.ANSWER
+        if finding.ends_answer:
+            self.ended = finding
+            return None
+        return finding if finding.kind in STOPPING else None
+
+    def _close(self, chunk: bytes, raws: list[bytes], passed: int, finding: Finding) -> Tapped:
+        """Ends with the last of ``raws``, ``passed`` bytes of the first of which are with the client already."""
+        self._closed = True
+        if self._encoded:
+            return Tapped(finding=finding, withheld=True)
+        if len(raws) > 1 or not self._passed_of_frame:
+            raws = raws[:-1]  # a frame that has begun to pass is passed to its end: the error frame needs a clean line
+        return Tapped(self._chunks((self._kept + chunk)[: sum(map(len, raws)) - passed] if raws else b""), finding)
+
+    def _go_on(self, chunk: bytes) -> Tapped:
+        tail = len(self._framer)
+        if not tail or self._passed_of_frame or self._through:
+            return self._release(chunk)
+        if self._framer.begins(_ANSWER_START):
+            self._passed_of_frame = True
+            return self._release(chunk)
+        if tail > HELD_BACK or (self._encoded and self._kept and len(self._kept) + len(chunk) > HELD_BACK):
+            return self._too_long(chunk)
+        if self._encoded:
+            self._kept += chunk
+            return _NOTHING
+        whole = self._kept + chunk if self._kept else chunk
+        self._kept = whole[len(whole) - tail :]
+        return Tapped(self._chunks(whole[: len(whole) - tail]))
+
+    def _too_long(self, chunk: bytes) -> Tapped:
+        """More than may be held back: a page that shows its markers by now is told, all else goes on."""
+        tail = self._framer.rest
+        if self._recogniser.suspicious(self._surface, tail):
+            document = bare_document(parse(tail))
+            if document is not None:
+                finding = self._recogniser.document(self._surface, self._head, document, whole=False)
+                if finding.kind in STOPPING:
+                    self._closed = True
+                    if self._encoded:
+                        return Tapped(finding=finding, withheld=True)
+                    return Tapped(self._chunks((self._kept + chunk)[: -len(tail)]), finding)
+        self._passed_of_frame = True
+        return self._release(chunk)
+
+    def _release(self, chunk: bytes) -> Tapped:
+        if not self._kept:
+            return Tapped((chunk,) if chunk else ())
+        kept, self._kept = self._kept, b""
+        return Tapped(self._chunks(kept + chunk))
+
+    @staticmethod
+    def _chunks(data: bytes) -> tuple[bytes, ...]:
+        return (data,) if data else ()

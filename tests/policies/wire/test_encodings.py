@@ -1,0 +1,128 @@
+import gzip
+import importlib
+import zlib
+
+import brotli
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.wire.encodings import decode, decoder
+
+TEXT = ("data: {\"choices\":[{\"delta\":{\"content\":\"哎哟喂\"}}]}\n\n" * 50).encode()
+
+
+def zstd(data):
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name).compress(data)
+        except ImportError:
+            continue
+    return importlib.import_module("zstandard").ZstdCompressor().compress(data)
+
+
+def raw_deflate(data):
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+CODINGS = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "Deflate ": raw_deflate,
+    "br": brotli.compress,
+    "zstd": zstd,
+    "gzip, br": lambda data: brotli.compress(gzip.compress(data)),
+    "br, gzip": lambda data: gzip.compress(brotli.compress(data)),
+    "zstd, deflate": lambda data: zlib.compress(zstd(data)),
+    "identity": lambda data: data,
+    "": lambda data: data,
+}
+
+
+@pytest.mark.parametrize("name", CODINGS)
+@pytest.mark.parametrize("size", [1, 13, 100_000])
+def test_a_body_is_decoded_whatever_the_chunking(name, size):
+    packed = CODINGS[name](TEXT)
+    own = decoder(name)
+    assert own is not None
+    assert b"".join(own.feed(packed[at : at + size]) for at in range(0, len(packed), size)) == TEXT
+    assert not own.broken
+    assert not own.limit_reached
+
+
+@pytest.mark.parametrize("name", CODINGS)
+def test_a_whole_body_is_decoded(name):
+    assert decode(CODINGS[name](TEXT), name) == TEXT
+
+
+@pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+def test_members_and_frames_in_a_row_are_one_body(name, pack):
+    assert decode(pack(b"one ") + pack(b"two"), name) == b"one two"
+
+
+def test_padding_after_a_gzip_member_is_ignored():
+    assert decode(gzip.compress(b"one") + b"\0" * 8, "gzip") == b"one"
+
+
+def test_what_is_decoded_before_a_flush_comes_at_once():
+    packer = zlib.compressobj(wbits=31)
+    own = decoder("gzip")
+    assert own.feed(packer.compress(b"frame one") + packer.flush(zlib.Z_SYNC_FLUSH)) == b"frame one"
+    assert own.feed(packer.compress(b"frame two") + packer.flush(zlib.Z_SYNC_FLUSH)) == b"frame two"
+
+
+@pytest.mark.parametrize("name", ["compress", "gzip, snappy", "aws-chunked"])
+def test_an_unknown_coding_has_no_decoder(name):
+    assert decoder(name) is None
+    assert decode(b"x", name) is None
+
+
+BOMB = b"\0" * (64 << 20)
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd", "gzip, gzip"])
+def test_a_bomb_gives_its_bound_and_then_nothing(name):
+    packed = CODINGS[name](BOMB) if name in CODINGS else gzip.compress(gzip.compress(BOMB, 1), 1)
+    own = decoder(name, limit=10_000)
+    assert own.feed(packed) == BOMB[:10_000]
+    assert own.limit_reached
+    assert not own.broken
+    assert own.feed(packed) == b""
+    assert decode(packed, name, 10_000) is None
+
+
+@pytest.mark.parametrize("name", ["gzip", "br", "zstd", "", "deflate"])
+def test_a_body_of_exactly_the_bound_is_whole(name):
+    assert decode(CODINGS[name](TEXT), name, len(TEXT)) == TEXT
+    assert decode(CODINGS[name](TEXT), name, len(TEXT) - 1) is None
+
+
+@pytest.mark.parametrize("name", ["gzip", "br", "zstd"])
+def test_the_bound_can_be_counted_anew_for_every_chunk(name):
+    own = decoder(name, limit=len(TEXT))
+    packed = CODINGS[name](TEXT * 10)
+    out = b""
+    for at in range(0, len(packed), 5):
+        own.renew()
+        out += own.feed(packed[at : at + 5])
+    if not own.limit_reached:  # brotli may give it all at its last byte
+        assert out == TEXT * 10
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(["gzip", "deflate", "br", "zstd"]), st.binary(max_size=60), st.integers(0, 100))
+def test_a_broken_body_never_raises_and_stays_broken(name, noise, keep):
+    own = decoder(name)
+    own.feed(CODINGS[name](TEXT)[:keep] + noise)
+    own.feed(noise)
+    if own.broken:
+        assert own.feed(CODINGS[name](TEXT)) == b""
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+def test_plain_text_under_a_coding_is_broken(name):
+    own = decoder(name)
+    assert own.feed(b'{"ret":["FAIL_SYS_USER_VALIDATE"]} and some more bytes of it') == b""
+    assert own.broken
