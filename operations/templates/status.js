@@ -17,7 +17,9 @@
 
   // Only what has changed is put in, and never under a hand that is about to press a button.
   const show = (text) => {
-    const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("page");
+    // The body alone: the nonces of a page that was fetched are not this one's.
+    const body = text.slice(text.indexOf("<body>"), text.lastIndexOf("<script"));
+    const fresh = new DOMParser().parseFromString(body, "text/html").getElementById("page");
     if (!fresh) throw new Error("no page");
     read = Date.now();
     for (const part of fresh.querySelectorAll("[data-part]")) {
@@ -47,8 +49,8 @@
     const form = event.target;
     const said = document.getElementById("said");
     try {
-      const answer = await fetch(form.action, {
-        method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(new FormData(form)),
+      const answer = await fetch("/act", {
+        method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(new FormData(form, event.submitter)),
       });
       said.textContent = answer.ok ? (await answer.json()).said : String(answer.status);
     } catch (error) {

@@ -1,0 +1,119 @@
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families
+
+from operations.metrics import SERIES, render
+from operations.status import Counters, RefusalRow, Status, UpstreamRow, WindowRow
+
+
+def full_status() -> Status:
+    counters = Counters()
+    counters.sent("qwen-chat")
+    counters.avoided("qwen-chat", "breaker_open")
+    counters.found("qwen-chat", "challenge")
+    counters.replaced("qwen-chat", "challenge_captcha")
+    counters.resent("zcode")
+    counters.refused_in_stream("zai", "rate_limit")
+    counters.opened("qwen-chat")
+    counters.fault('ju"dge\n\\')
+    counters.held("zai", 0.2)
+    counters.held("zai", 0.3)
+    counters.held("zai", 500)
+    return Status(
+        1000.0,
+        "0.1.0",
+        "enforce",
+        (
+            UpstreamRow("qwen-chat", ("chat.qwen.ai",), state="open", seconds_left=12.5, strikes=3),
+            UpstreamRow("zai", ("api.z.ai",), strikes=1),
+        ),
+        windows=(WindowRow("zai", "glm-5", 202745), WindowRow("zai", "glm-5.1", 202745)),
+        refusals=(RefusalRow("wait", "zai", "ab", 3.0), RefusalRow("wait", "zai", "cd", 3.0)),
+        counts=counters.freeze(),
+    )
+
+
+def samples(status: Status) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    _, text = render(status)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def value(status: Status, name: str, **labels: str) -> float:
+    return samples(status)[name, frozenset(labels.items())]
+
+
+def test_every_series_stands_in_the_table_with_its_type_and_labels_and_every_row_is_sent():
+    rows = {row.name: row for row in SERIES}
+    seen = set()
+    for family in text_string_to_metric_families(render(full_status())[1].decode()):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        row = rows[name]
+        assert family.type == row.type
+        assert family.documentation == row.meaning
+        assert family.samples, f"{name} has no sample"
+        for sample in family.samples:
+            assert sample.name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") == name
+            assert set(sample.labels) - {"le"} == set(row.labels)
+        seen.add(name)
+    assert seen == set(rows)
+
+
+def test_names_begin_with_breakwater_and_appear_once():
+    names = [row.name for row in SERIES]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("breakwater_") for name in names)
+    assert all(row.name.endswith("_total") == (row.type == "counter") for row in SERIES)
+
+
+def test_values_are_those_of_the_status():
+    status = full_status()
+    assert value(status, "breakwater_info", version="0.1.0", mode="enforce") == 1
+    assert value(status, "breakwater_breaker_state", upstream="qwen-chat", state="open") == 1
+    assert value(status, "breakwater_breaker_state", upstream="qwen-chat", state="closed") == 0
+    assert value(status, "breakwater_breaker_state", upstream="zai", state="closed") == 1
+    assert value(status, "breakwater_breaker_seconds_left", upstream="qwen-chat") == 12.5
+    assert value(status, "breakwater_breaker_strikes", upstream="zai") == 1
+    assert value(status, "breakwater_sends_avoided_total", upstream="qwen-chat", reason="breaker_open") == 1
+    assert value(status, "breakwater_windows_learnt", upstream="zai") == 2
+    assert value(status, "breakwater_refusals_remembered", upstream="zai", kind="wait") == 2
+    assert value(status, "breakwater_faults_total", kind='ju"dge\n\\') == 1
+
+
+def test_the_buckets_of_the_hold_are_cumulative():
+    status = full_status()
+    assert value(status, "breakwater_hold_seconds_bucket", upstream="zai", le="0.1") == 0
+    assert value(status, "breakwater_hold_seconds_bucket", upstream="zai", le="0.25") == 1
+    assert value(status, "breakwater_hold_seconds_bucket", upstream="zai", le="0.5") == 2
+    assert value(status, "breakwater_hold_seconds_bucket", upstream="zai", le="100.0") == 2
+    assert value(status, "breakwater_hold_seconds_bucket", upstream="zai", le="+Inf") == 3
+    assert value(status, "breakwater_hold_seconds_count", upstream="zai") == 3
+    assert value(status, "breakwater_hold_seconds_sum", upstream="zai") == pytest.approx(500.5)
+
+
+def test_an_upstream_with_a_breaker_for_each_account_shows_the_gravest():
+    rows = (
+        UpstreamRow("zai", state="half", account="aa", strikes=1),
+        UpstreamRow("zai", state="open", account="bb", seconds_left=5, strikes=3),
+        UpstreamRow("zai", state="closed", account="cc"),
+    )
+    status = Status(0.0, "1", "enforce", rows)
+    assert value(status, "breakwater_breaker_state", upstream="zai", state="open") == 1
+    assert value(status, "breakwater_breaker_state", upstream="zai", state="half") == 0
+    assert value(status, "breakwater_breaker_seconds_left", upstream="zai") == 5
+    assert value(status, "breakwater_breaker_strikes", upstream="zai") == 3
+
+
+def test_a_scraper_that_asks_for_openmetrics_gets_it():
+    content_type, text = render(full_status(), "application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert {f"{f.name}_total" if f.type == "counter" else f.name for f in openmetrics_families(text.decode())} == {
+        row.name for row in SERIES
+    }
+
+
+def test_a_fresh_start_is_valid_text():
+    assert value(Status(0.0, "1", "observe"), "breakwater_info", version="1", mode="observe") == 1

@@ -1,0 +1,116 @@
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from operations.status import HOLD_BUCKETS, LABELS_AT_MOST, Counters, DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+
+
+def test_counters_start_at_nothing():
+    counts = Counters().freeze()
+    assert counts.sends == {}
+    assert counts.holds == {}
+    assert counts.avoided_at("zai") == 0
+    assert counts.found("zai", "challenge") == 0
+
+
+def test_each_method_adds_one_under_its_labels():
+    counters = Counters()
+    counters.sent("zai")
+    counters.sent("zai")
+    counters.avoided("zai", "breaker_open")
+    counters.avoided("zai", "remembered_wait")
+    counters.found("zai", "overload")
+    counters.replaced("zai", "overload")
+    counters.resent("zai")
+    counters.refused_in_stream("zai", "rate_limit")
+    counters.opened("zai")
+    counters.fault("judge")
+    counts = counters.freeze()
+    assert counts.sends == {"zai": 2}
+    assert counts.avoided == {("zai", "breaker_open"): 1, ("zai", "remembered_wait"): 1}
+    assert counts.avoided_at("zai") == 2
+    assert counts.avoided_at("bigmodel") == 0
+    assert counts.found("zai", "overload") == 1
+    assert counts.replaced == {("zai", "overload"): 1}
+    assert counts.resends == {"zai": 1}
+    assert counts.in_stream == {("zai", "rate_limit"): 1}
+    assert counts.opened == {"zai": 1}
+    assert counts.faults == {"judge": 1}
+
+
+def test_what_was_frozen_no_longer_changes():
+    counters = Counters()
+    counters.sent("zai")
+    counters.held("zai", 1)
+    before = counters.freeze()
+    counters.sent("zai")
+    counters.held("zai", 1)
+    assert before.sends == {"zai": 1}
+    assert sum(before.holds["zai"].counts) == 1
+
+
+@settings(max_examples=100)
+@given(st.lists(st.floats(-1, 1000), max_size=50))
+def test_every_hold_falls_into_one_bucket(seconds):
+    counters = Counters()
+    for each in seconds:
+        counters.held("zai", each)
+    holds = counters.freeze().holds
+    if not seconds:
+        assert holds == {}
+        return
+    assert len(holds["zai"].counts) == len(HOLD_BUCKETS) + 1
+    assert sum(holds["zai"].counts) == len(seconds)
+    assert abs(holds["zai"].seconds - sum(max(each, 0) for each in seconds)) < 0.001
+
+
+def test_a_hold_on_an_edge_belongs_to_the_bucket_that_ends_there():
+    counters = Counters()
+    counters.held("zai", HOLD_BUCKETS[0])
+    counters.held("zai", HOLD_BUCKETS[-1] + 1)
+    counts = counters.freeze().holds["zai"].counts
+    assert counts[0] == 1
+    assert counts[-1] == 1
+
+
+def test_labels_without_end_are_counted_together():
+    counters = Counters()
+    for number in range(LABELS_AT_MOST + 50):
+        counters.fault(f"fault {number}")
+        counters.avoided("zai", f"reason {number}")
+        counters.held(f"upstream {number}", 1)
+    counts = counters.freeze()
+    assert len(counts.faults) == LABELS_AT_MOST + 1
+    assert counts.faults["other"] == 50
+    assert counts.avoided["zai", "other"] == 50
+    assert counts.avoided_at("zai") == LABELS_AT_MOST + 50
+    assert sum(counts.holds["other"].counts) == 50
+
+
+def test_a_status_becomes_json_with_every_row():
+    counters = Counters()
+    counters.avoided("zai", "breaker_open")
+    counters.held("zai", 0.5)
+    status = Status(
+        now_wall=1000.0,
+        version="1",
+        mode="enforce",
+        upstreams=(UpstreamRow("zai", ("api.z.ai",), state="open", seconds_left=3.5),),
+        decisions=(DecisionRow(999.0, "flow", "zai", "anthropic", "/v1/messages", "overload", "overload", wait=30),),
+        windows=(WindowRow("zai", "glm-5", 202745),),
+        refusals=(RefusalRow("wait", "zai", "ab12", 3.0),),
+        report_text="A 1/2",
+        faults={"judge": "once"},
+        counts=counters.freeze(),
+    )
+    told = json.loads(json.dumps(status.as_json()))
+    assert told["upstreams"][0]["hosts"] == ["api.z.ai"]
+    assert told["upstreams"][0]["seconds_left"] == 3.5
+    assert told["decisions"][0]["wait"] == 30
+    assert told["windows"][0]["tokens"] == 202745
+    assert told["refusals"][0]["account"] == "ab12"
+    assert told["report"] == "A 1/2"
+    assert told["faults"] == {"judge": "once"}
+    assert told["counts"]["avoided"] == {"zai": {"breaker_open": 1}}
+    assert told["counts"]["holds"] == {"zai": {"count": 1, "seconds": 0.5}}
