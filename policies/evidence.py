@@ -7,8 +7,8 @@ no prompt, no credential, no token.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import msgspec
@@ -21,7 +21,7 @@ TEXT_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One send to an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
+    """One exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
 
     wall: float
     """Seconds since the epoch, when the request was complete."""
@@ -34,9 +34,10 @@ class Facts:
     """Bytes of the body."""
     digest: str
     """Of what is asked; the same for a re-send."""
-    prefix: str
-    """Digest of how the conversation begins, which stays the same while a conversation only grows."""
-    roles: Collection[str] = ()
+    prefix: Callable[[int], str] | None = None
+    """Gives the digest of all messages but the last so many; called at once and not kept."""
+    roles: Sequence[str] = ()
+    """One for each message, in their order."""
     markers: Collection[str] = frozenset()
     """Kinds of content in the body."""
     gap_session: float | None = None
@@ -47,14 +48,16 @@ class Facts:
     token: str | None = None
     """Hash of the one-time captcha token in the request."""
     attempt: int = 1
-    """1 for the client's own request, 2 and up for its re-sends in place."""
+    """Sends in all: 1, and more where it was sent again in place."""
+    first: Finding | None = None
+    """What the first send found, where there were more; without it that is taken for a passing refusal."""
     side: bool = False
     """A side request: neither compared with the conversation nor taken for its previous request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One send, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
+    """One exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
 
     wall: float
     upstream: str
@@ -82,10 +85,12 @@ class Record:
     attempt: int
     side: bool
     finding: str
-    """A ``findings.Kind`` value."""
+    """A ``findings.Kind`` value: of the last send."""
     row: str
     refused: bool
-    """Refused in passing, by a challenge, rate limit or overload; see ``refused``."""
+    """The client's own send was refused in passing, by a challenge, rate limit or overload; see ``refused``."""
+    refused_at_last: bool
+    """The last send was; False where a re-send in place was not refused again."""
 
 
 def refused(finding: Finding) -> bool:
@@ -107,7 +112,9 @@ def to_json(record: Record) -> bytes:
 class _Previous:
     size: int
     digest: str
-    prefix: str
+    whole: str
+    """Digest of all its messages."""
+    messages: int
     roles: frozenset[str]
     markers: frozenset[str]
     refused: bool
@@ -136,7 +143,7 @@ class Evidence:
         self._limits = (sessions, tokens)
 
     def note(self, facts: Facts, finding: Finding) -> Record:
-        """Keep one send and what came of it. For sends that reached an upstream, in the order in which they ended."""
+        """Keep one exchange and what came of it. For those that reached an upstream, in the order in which they ended."""
         session = self._hashed(facts.session)
         change = self._compare(session, facts)
         record = Record(
@@ -164,9 +171,10 @@ class Evidence:
             side=facts.side,
             finding=finding.kind.value,
             row=finding.row,
-            refused=refused(finding),
+            refused=_refused_first(facts, finding),
+            refused_at_last=refused(finding),
         )
-        self._remember(session, facts, refused=record.refused)
+        self._remember(session, facts, refused=record.refused_at_last)
         self._records.append(record)
         return record
 
@@ -183,12 +191,10 @@ class Evidence:
         previous = self._previous.get(session)
         if previous is None or facts.side:
             return _Change()
-        if facts.attempt > 1:
-            return _Change(size_change=0, same_digest=True, prefix_changed=False, shrunk=False, previous_refused=True)
         return _Change(
             size_change=facts.size - previous.size,
             same_digest=facts.digest == previous.digest,
-            prefix_changed=facts.prefix != previous.prefix,
+            prefix_changed=_prefix_changed(facts, previous),
             shrunk=facts.size < previous.size,
             new_roles=tuple(sorted(set(facts.roles) - previous.roles)),
             new_markers=tuple(sorted(set(facts.markers) - previous.markers)),
@@ -209,12 +215,14 @@ class Evidence:
     def _remember(self, session: str, facts: Facts, *, refused: bool) -> None:
         if facts.side:
             return
-        previous = self._previous.get(session)
-        if facts.attempt > 1 and previous is not None:
-            self._previous[session] = replace(previous, refused=refused)
-            return
         self._previous[session] = _Previous(
-            facts.size, facts.digest, facts.prefix, frozenset(facts.roles), frozenset(facts.markers), refused
+            size=facts.size,
+            digest=facts.digest,
+            whole=_prefix(facts, 0),
+            messages=len(facts.roles),
+            roles=frozenset(facts.roles),
+            markers=frozenset(facts.markers),
+            refused=refused,
         )
         self._previous.move_to_end(session)
         if len(self._previous) > self._limits[0]:
@@ -222,3 +230,23 @@ class Evidence:
 
     def _hashed(self, text: str) -> str:
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).hexdigest() if text else ""
+
+
+def _refused_first(facts: Facts, last: Finding) -> bool:
+    if facts.attempt == 1:
+        return refused(last)
+    return facts.first is None or refused(facts.first)
+
+
+def _prefix(facts: Facts, but: int) -> str:
+    return facts.prefix(but) if callable(facts.prefix) else ""
+
+
+def _prefix_changed(facts: Facts, previous: _Previous) -> bool | None:
+    """False where the conversation only grew: what the previous request held still stands at its beginning."""
+    if facts.digest == previous.digest:
+        return False
+    added = len(facts.roles) - previous.messages
+    if added < 0:
+        return True
+    return _prefix(facts, added) != previous.whole if callable(facts.prefix) and previous.whole else None

@@ -2,7 +2,7 @@
 
 A trigger is named where three things hold: there is enough to count, the two 95 % intervals do not overlap, and the difference
 stays while each other trigger that comes along with it is held equal, alone and together. Otherwise the report says why not.
-It counts a client's own requests that were answered or refused in passing; re-sends in place are counted apart.
+It counts the first sends of requests that were answered or refused in passing, and apart from that what re-sends in place cured.
 """
 
 from __future__ import annotations
@@ -109,12 +109,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    sends: int
-    """Records read, re-sends in place included."""
+    exchanges: int
+    """Records read."""
     counted: Share
-    """Answered or refused in passing, of the clients' own requests."""
+    """First sends of those that were answered or refused in passing."""
     resent: Share
-    """The same of re-sends in place: what was not refused again was cured by a wait alone."""
+    """Exchanges that were sent again in place: what was not refused at last was cured by a wait alone."""
     comparisons: tuple[Comparison, ...]
 
     @property
@@ -142,19 +142,18 @@ class Report:
 def report(records: Iterable[Record]) -> Report:
     records = tuple(records)
     judged = [record for record in records if record.refused or record.finding == Kind.ANSWER]
-    own = [record for record in judged if record.attempt == 1]
-    cells = _Cells(own)
+    cells = _Cells(judged)
     return Report(
-        sends=len(records),
-        counted=_share(own),
-        resent=_share(record for record in judged if record.attempt > 1),
+        exchanges=len(records),
+        counted=_share(record.refused for record in judged),
+        resent=_share(record.refused_at_last for record in judged if record.refused and record.attempt > 1),
         comparisons=tuple(cells.judge(index) for index, suspect in enumerate(SUSPECTS) if suspect.accused),
     )
 
 
-def _share(records: Iterable[Record]) -> Share:
-    outcomes = [record.refused for record in records]
-    return Share(sum(outcomes), len(outcomes))
+def _share(refusals: Iterable[bool]) -> Share:
+    refusals = tuple(refusals)
+    return Share(sum(refusals), len(refusals))
 
 
 class _Cells:
@@ -230,8 +229,8 @@ def _enough(table: Table) -> bool:
 def as_text(report: Report) -> str:
     """For a terminal: for every trigger its counts, and one sentence in each language."""
     lines = [
-        f"{report.sends} sends; {report.counted.refused} of {report.counted.all} requests refused, the rest answered.",
-        f"Re-sends in place: {report.resent.refused} of {report.resent.all} refused again.",
+        f"{report.exchanges} exchanges; {report.counted.refused} of {report.counted.all} that count were refused at first.",
+        f"Sent again in place: {report.resent.all}, of which {report.resent.refused} were refused again.",
         *report.sentences,
     ]
     for one in report.comparisons:
@@ -259,7 +258,7 @@ def _percent(share: Share) -> str:
 def as_dict(report: Report) -> dict[str, object]:
     """For a page or JSON: rates and intervals from 0 to 1."""
     return {
-        "sends": report.sends,
+        "exchanges": report.exchanges,
         "counted": _plain(report.counted),
         "resent": _plain(report.resent),
         "causes": list(report.causes),

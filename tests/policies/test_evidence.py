@@ -8,6 +8,8 @@ import pytest
 from policies.evidence import Evidence, Facts, Record, refused, to_json
 from policies.findings import ANSWER, Challenge, Finding, Kind
 
+HISTORY = "abc"
+"""A conversation, one letter a message; its slices stand for digests."""
 FIRST = Facts(
     wall=1_790_000_000.0,
     upstream="zcode",
@@ -17,7 +19,7 @@ FIRST = Facts(
     account="account-hash",
     size=1000,
     digest="digest-of-first",
-    prefix="prefix-of-first",
+    prefix=lambda but: HISTORY[: 3 - but],
     roles=("user", "assistant", "user"),
     markers=frozenset({"text"}),
 )
@@ -39,21 +41,37 @@ def test_the_first_request_of_a_session_is_compared_with_nothing() -> None:
     assert (record.new_roles, record.new_markers, record.previous_refused, record.token_seen_before) == (None,) * 4
 
 
-def test_a_conversation_that_grew_is_neither_shrunk_nor_changed() -> None:
-    record = second(size=1200, digest="digest-of-second")
+def said(history: str, **changes: object) -> dict[str, object]:
+    """The facts of a body with this history."""
+    facts = {"digest": history, "size": 300 * len(history), "roles": ("user",) * len(history)}
+    return {**facts, "prefix": lambda but: history[: len(history) - but], **changes}
+
+
+@pytest.mark.parametrize("grown", ["abcde", "abcdefg", "abcd"])
+def test_a_conversation_that_grew_is_neither_shrunk_nor_changed(grown: str) -> None:
+    record = second(**said(grown, size=1200))
     assert (record.size_change, record.shrunk, record.prefix_changed, record.same_digest) == (200, False, False, False)
     assert (record.new_roles, record.new_markers) == ((), ())
 
 
-def test_a_shorter_body_and_another_beginning_are_told_apart() -> None:
-    assert second(size=999).shrunk is True
-    assert second(size=999).prefix_changed is False
-    assert second(prefix="another").prefix_changed is True
-    assert second(prefix="another").shrunk is False
+@pytest.mark.parametrize("history", ["xbcde", "axc", "ab", "xy"])
+def test_another_beginning_is_a_changed_prefix(history: str) -> None:
+    assert second(**said(history)).prefix_changed is True
 
 
-def test_a_re_send_of_the_client_has_the_same_digest() -> None:
-    assert second().same_digest is True
+def test_a_shorter_body_has_shrunk_whatever_its_beginning() -> None:
+    assert (second(size=999).shrunk, second(size=999).prefix_changed) == (True, False)
+    grown = second(**said("xbcde", size=2000))
+    assert (grown.shrunk, grown.prefix_changed) == (False, True)
+
+
+def test_without_a_history_the_prefix_is_not_known() -> None:
+    assert second(digest="another", prefix=None).prefix_changed is None
+
+
+def test_a_re_send_of_the_client_has_the_same_digest_and_prefix() -> None:
+    record = second()
+    assert (record.same_digest, record.prefix_changed) == (True, False)
 
 
 def test_roles_and_markers_are_new_where_the_previous_body_lacked_them() -> None:
@@ -74,20 +92,29 @@ def test_whether_the_previous_request_was_refused_is_kept() -> None:
     assert evidence.note(FIRST, ANSWER).previous_refused is False
 
 
-def test_a_re_send_in_place_is_no_request_of_its_own() -> None:
+def test_an_exchange_that_a_re_send_in_place_cured_was_refused_first() -> None:
     evidence = Evidence()
-    evidence.note(FIRST, ANSWER)
-    evidence.note(replace(FIRST, size=800, digest="pruned"), REFUSAL)
-    again = evidence.note(replace(FIRST, size=800, digest="pruned", attempt=2), ANSWER)
-    assert (again.attempt, again.same_digest, again.shrunk, again.previous_refused) == (2, True, False, True)
-    after = evidence.note(replace(FIRST, size=900, digest="third"), ANSWER)
-    assert (after.size_change, after.previous_refused) == (100, False)
+    cured = evidence.note(replace(FIRST, attempt=2, first=REFUSAL), ANSWER)
+    assert (cured.attempt, cured.refused, cured.refused_at_last, cured.finding) == (2, True, False, "answer")
+    assert evidence.note(FIRST, ANSWER).previous_refused is False
+
+
+def test_a_re_send_that_failed_leaves_a_refusal() -> None:
+    evidence = Evidence()
+    failed = evidence.note(replace(FIRST, attempt=3), REFUSAL)
+    assert (failed.refused, failed.refused_at_last) == (True, True)
+    assert evidence.note(FIRST, ANSWER).previous_refused is True
+
+
+def test_a_server_error_that_a_re_send_cured_was_no_refusal() -> None:
+    broken = Finding(Kind.UPSTREAM_ERROR, status=500, transient=True)
+    assert Evidence().note(replace(FIRST, attempt=2, first=broken), ANSWER).refused is False
 
 
 def test_a_side_request_is_not_compared_and_is_no_previous_request() -> None:
     evidence = Evidence()
     evidence.note(FIRST, ANSWER)
-    title = evidence.note(replace(FIRST, size=50, prefix="title", side=True), ANSWER)
+    title = evidence.note(replace(FIRST, size=50, prefix=lambda _: "title", side=True), ANSWER)
     assert (title.side, title.shrunk, title.prefix_changed) == (True, None, None)
     assert evidence.note(FIRST, ANSWER).size_change == 0
 
