@@ -1,0 +1,93 @@
+"""Bodies as JSON or as events, read so that nothing odd in them raises."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from policies.wire.frames import Frame
+
+BOM = b"\xef\xbb\xbf"
+UNREADABLE = object()
+"""What :func:`parse` gives for bytes that are no JSON; None is a JSON value."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]', re.DOTALL)
+_CLOSER = {"{": "}", "[": "]"}
+
+
+def parse(data: bytes) -> object:
+    """The JSON value, or UNREADABLE. Invalid UTF-8 and lone surrogates inside strings are put up with."""
+    data = data.removeprefix(BOM)
+    try:
+        value: object = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return parse_text(data.decode("utf-8", "replace"))
+    return value
+
+
+def parse_text(text: str) -> object:
+    """As :func:`parse`, for text. NaN, infinities and endless digits are read as null."""
+    try:
+        value: object = json.loads(text, parse_constant=_no_number, parse_int=_whole, strict=False)
+    except (ValueError, RecursionError):
+        return UNREADABLE
+    return value
+
+
+def leading(text: str) -> object:
+    """The JSON value that a text begins with, whatever follows it."""
+    decoder = json.JSONDecoder(parse_constant=_no_number, parse_int=_whole, strict=False)
+    try:
+        value, _ = decoder.raw_decode(text)
+    except (ValueError, RecursionError):
+        return UNREADABLE
+    return value
+
+
+def begun(data: bytes) -> object:
+    """What is certain of a JSON document that was cut: all up to its last complete member or element."""
+    text = data.removeprefix(BOM).decode("utf-8", "replace")
+    open_brackets: list[str] = []
+    complete, closers = 0, ""
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        if mark in _CLOSER:
+            open_brackets.append(_CLOSER[mark])
+        elif mark in "}]":
+            if not open_brackets or open_brackets.pop() != mark:
+                return UNREADABLE
+            complete, closers = token.end(), "".join(reversed(open_brackets))
+        elif mark == ",":
+            complete, closers = token.start(), "".join(reversed(open_brackets))
+        if len(open_brackets) > 200:
+            return UNREADABLE
+    return parse_text(text[:complete] + closers) if complete else UNREADABLE
+
+
+def is_events(data: bytes) -> bool:
+    """True for a body that is server-sent events under whatever content type."""
+    return data.removeprefix(BOM).lstrip().startswith((b"data:", b"event:", b"id:", b": ", b":HTTP_STATUS"))
+
+
+def events(data: bytes) -> Iterator[Frame]:
+    """Splits a whole body into its events; for bodies, not for streams."""
+    text = data.removeprefix(BOM).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    for block in text.split(b"\n\n"):
+        fields: dict[bytes, list[bytes]] = {b"data": [], b"event": [], b"": []}
+        for line in block.split(b"\n"):
+            name, _, value = line.partition(b":")
+            fields.setdefault(name, []).append(value.removeprefix(b" "))
+        if block.strip():
+            event = fields[b"event"][-1] if fields[b"event"] else b""
+            yield Frame(event, b"\n".join(fields[b"data"]), tuple(fields[b""]), block + b"\n\n")
+
+
+def _no_number(_: str) -> None:
+    return None
+
+
+def _whole(digits: str) -> int | None:
+    return int(digits) if len(digits) <= 300 else None

@@ -1,0 +1,43 @@
+"""What must not leave an upstream's body: captcha links and tokens, credentials."""
+
+from __future__ import annotations
+
+import re
+
+TEXT_CHARACTERS = 500
+EXCERPT_BYTES = 2048
+
+_LINK = r"(?:https?:)?\\?/\\?/[^\s\"'<>]{0,2048}?(?:_____tmd_____|/punish\?|x5secdata)[^\s\"'<>]*"
+_PATH = r"/?_____tmd_____[^\s\"'<>]*"
+_TOKEN = (
+    r"((?:x5secdata|x5sec|x5step|captcha_verify_param|captchaVerifyParam|certifyId|securityToken|arg1)"
+    r"[\\\"']{0,3}\s*[=:]\s*[\\\"']{0,3})[^\s\"'&<>\\,}]+"
+)
+_WAF = r"(aliyun_waf_\w{1,8}[\"']?\s+content=[\"']?)[^\"'>\s]+"
+_CREDENTIAL = r"\b(?:sk-[\w.\-]{8,}|eyJ[\w\-]{6,}\.[\w\-.]{6,}|Bearer\s+[\w.\-+/=~]{8,})"
+
+_CUTS = (
+    (re.compile(_LINK, re.IGNORECASE), "[captcha link]"),
+    (re.compile(_PATH, re.IGNORECASE), "[captcha link]"),
+    (re.compile(_TOKEN, re.IGNORECASE), r"\1[cut]"),
+    (re.compile(_WAF, re.IGNORECASE), r"\1[cut]"),
+    (re.compile(_CREDENTIAL), "[cut]"),
+)
+
+
+def text(words: str) -> str:
+    """At most 500 characters of an upstream's message, on one line, without captcha link, token or credential."""
+    return " ".join(_cut(words[:4096]).split())[:TEXT_CHARACTERS]
+
+
+def excerpt(body: bytes) -> bytes:
+    """At most 2 KiB of an upstream's body, without captcha link, token or credential."""
+    kept = _cut(body[: 4 * EXCERPT_BYTES].decode("utf-8", "replace")).encode("utf-8", "replace")
+    return kept[:EXCERPT_BYTES]
+
+
+def _cut(words: str) -> str:
+    words = words.encode("utf-8", "replace").decode()
+    for pattern, instead in _CUTS:
+        words = pattern.sub(instead, words)
+    return words

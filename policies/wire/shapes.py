@@ -1,0 +1,138 @@
+"""The shape of a JSON object of an upstream: an answer, part of one, preamble, or a word of failure.
+
+Only keys and the types of their values are looked at, never what a model wrote in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+SUCCESS_CODES = frozenset({"", "0", "200", "20000", "ok", "success", "null", "none", "successful"})
+PREAMBLE_TYPES = frozenset({
+    "ping", "message_start", "response.created", "response.in_progress", "response.queued", "keepalive", "keep_alive", "heartbeat",
+})
+PREAMBLE_KEYS = ("response.created", "response.info", "response.in_progress")
+ANSWER_TYPES = ("message", "content_block_", "message_delta", "message_stop", "response.", "completion")
+ANSWER_KEYS = ("choices", "output", "candidates", "images", "task_id", "task_status", "video_result", "embedding", "content")
+QUIET_KEYS = frozenset({"role", "phase", "status", "content", "index", "name"})
+FAILED_TYPES = frozenset({"response.failed", "response.error"})
+ANSWER_OBJECTS = ("chat.completion", "text_completion", "response", "list", "video", "image", "message", "model", "embedding")
+
+
+def lowered(body: Mapping[object, object]) -> dict[str, object]:
+    """The object with its keys in lower case; of two spellings of a key the exact lower-case one stays."""
+    low = {key.lower(): value for key, value in body.items() if isinstance(key, str)}
+    low.update({key: value for key, value in body.items() if isinstance(key, str) and key.islower()})
+    return low
+
+
+def text_of(value: object) -> str:
+    """A scalar as text: digits for whole numbers, nothing for other values."""
+    if isinstance(value, str):
+        return value.strip()[:200]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ""
+    if isinstance(value, float):
+        if not math.isfinite(value) or abs(value) >= 1e15 or value != int(value):
+            return ""
+        return str(int(value))
+    return str(value) if abs(value) < 10**15 else ""
+
+
+def failed(body: Mapping[str, object]) -> bool:
+    """A responses event or object that says it failed."""
+    return body.get("type") in FAILED_TYPES
+
+
+def is_answer(body: Mapping[str, object]) -> bool:
+    """True for an object that carries an answer, or an accepted task; an ``error`` beside it is asked for first."""
+    if _filled(body.get("choices")) or _filled(body.get("output")) or _filled(body.get("candidates")):
+        return True
+    kind = body.get("type")
+    if isinstance(kind, str) and kind.startswith(ANSWER_TYPES) and kind not in FAILED_TYPES:
+        return True
+    if isinstance(body.get("content"), (list, str)) and ("role" in body or "stop_reason" in body or "finish_reason" in body):
+        return True
+    if says_failure(body):
+        return False
+    return any(_filled(body.get(key)) for key in ANSWER_KEYS) or _carries(body)
+
+
+def _carries(body: Mapping[str, object]) -> bool:
+    data, name, message = body.get("data"), body.get("object"), body.get("message")
+    if isinstance(message, dict) and "role" in message:
+        return True
+    if isinstance(name, str) and name.startswith(ANSWER_OBJECTS):
+        return True
+    if isinstance(data, list) and data:
+        return True
+    if isinstance(data, dict) and data:
+        return body.get("success") is True or not _holds_error(data, 3)
+    return False
+
+
+def _holds_error(value: Mapping[object, object], depth: int) -> bool:
+    low = lowered(value)
+    below = low.get("data")
+    if low.get("error") or says_failure(low):
+        return True
+    return isinstance(below, dict) and depth > 0 and _holds_error(below, depth - 1)
+
+
+def _filled(value: object) -> bool:
+    return isinstance(value, (list, dict, str)) and bool(value)
+
+
+def says_failure(body: Mapping[str, object]) -> bool:
+    """True where the object itself says that it is an error, whatever the status line said."""
+    if body.get("type") == "error" or body.get("object") == "error" or body.get("success") is False:
+        return True
+    ret = body.get("ret")
+    if isinstance(ret, (list, str)) and ret and not is_success(ret):
+        return True
+    if body.get("captcha_error_type"):
+        return True
+    if text_of(body.get("code")).lower() in SUCCESS_CODES or body.get("success") is True:
+        return False
+    return len(body) <= 3 or any(isinstance(body.get(key), (str, dict)) for key in ("msg", "message", "detail", "details", "reason"))
+
+
+def is_success(ret: object) -> bool:
+    """``["SUCCESS::…"]`` of Aliyun mtop."""
+    first = ret[0] if isinstance(ret, list) and ret else ret
+    return isinstance(first, str) and first.upper().startswith("SUCCESS")
+
+
+def is_preamble(body: Mapping[str, object]) -> bool:
+    """True for an event that comes before an answer: pings, created, keep-alive, a role without content, usage alone."""
+    kind = body.get("type")
+    if isinstance(kind, str) and kind in PREAMBLE_TYPES:
+        return True
+    choices = body.get("choices")
+    if isinstance(choices, list):
+        return all(_quiet(choice) for choice in choices)
+    return any(key in body for key in PREAMBLE_KEYS)
+
+
+def _quiet(choice: object) -> bool:
+    if not isinstance(choice, dict):
+        return False
+    delta = choice.get("delta")
+    if not isinstance(delta, dict) or choice.get("finish_reason") or delta.get("status") == "finished":
+        return False
+    return not any(value for key, value in delta.items() if key not in ("role", "phase", "status", "name"))
+
+
+def reasons(body: Mapping[str, object]) -> list[str]:
+    """The finish_reason and stop_reason values of an answer or of a part of one."""
+    places: list[object] = [body, body.get("delta"), body.get("message"), body.get("output"), body.get("data")]
+    output = body.get("output")
+    for holder in (body, output):
+        choices = holder.get("choices") if isinstance(holder, Mapping) else None
+        places.extend(choices[:8] if isinstance(choices, list) else [])
+    found: list[str] = []
+    for place in places:
+        if isinstance(place, Mapping):
+            found.extend(value for key in ("finish_reason", "stop_reason") if isinstance(value := place.get(key), str))
+    return found
