@@ -1,18 +1,251 @@
-"""Digests of what a request asks."""
+"""Digests of what a request asks, taken over slices of its bytes, so that no message tree is built."""
 
 from __future__ import annotations
 
-import typing
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-if typing.TYPE_CHECKING:
+import msgspec
+from msgspec import Raw
+
+if TYPE_CHECKING:
     from policies.calls import Wire
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+_WEB = frozenset({"qwen-web", "zai-web"})
+_SEPARATOR = b"\x1e"
+_CACHE_CONTROL = b'"cache_control"'
+_CACHE_CONTROL_FIELD = re.compile(rb'"cache_control"\s*:\s*(?:\{[^{}"]*(?:"(?:[^"\\]|\\.)*"[^{}"]*)*\}|null)\s*(,)?')
+_BILLING_BLOCK = re.compile(rb'"text"\s*:\s*"x-anthropic-billing-header')
+"""First system block of Claude Code 2.1.112 and later, recorded: its values change with every request."""
+
+
+class _Asked(msgspec.Struct):
+    """What makes two requests the same question; budgets, stream and flags change when a client sends one again."""
+
+    model: Raw = Raw()
+    system: Raw = Raw()
+    instructions: Raw = Raw()
+    messages: Raw = Raw()
+    input: Raw = Raw()
+    prompt: Raw = Raw()
+    tools: Raw = Raw()
+    functions: Raw = Raw()
+
+
+class _System(msgspec.Struct):
+    system: Raw = Raw()
+    instructions: Raw = Raw()
+    messages: Raw = Raw()
+    input: Raw = Raw()
+
+
+class _History(msgspec.Struct):
+    messages: Raw = Raw()
+    input: Raw = Raw()
+
+
+class _NativeInput(msgspec.Struct):
+    messages: Raw = Raw()
+
+
+class _Message(msgspec.Struct):
+    """What a web client's message says; its ids, timestamps and parents are new on every send."""
+
+    role: Raw = Raw()
+    content: Raw = Raw()
+    files: Raw = Raw()
+
+
+class _Role(msgspec.Struct):
+    role: str = ""
+    type: str = ""
+
+
+_ASKED = msgspec.json.Decoder(_Asked)
+_SYSTEM = msgspec.json.Decoder(_System)
+_HISTORY = msgspec.json.Decoder(_History)
+_NATIVE = msgspec.json.Decoder(_NativeInput)
+_ITEMS = msgspec.json.Decoder(list[Raw])
+_WEB_MESSAGES = msgspec.json.Decoder(list[_Message])
+_ROLES = msgspec.json.Decoder(list[_Role])
+_ROLE = msgspec.json.Decoder(_Role)
+
+_SYSTEM_ROLES = frozenset({"system", "developer"})
+
+MARKERS: tuple[str, ...] = (
+    "tool_use", "tool_result", "tool_call", "function_call", "function_call_output", "image", "image_url", "input_image",
+    "document", "file", "input_file", "input_audio", "video", "video_url", "thinking", "redacted_thinking", "reasoning",
+    "server_tool_use", "web_search_tool_result",
+)  # fmt: skip
+"""Values of ``type`` in message parts (Anthropic, OpenAI, responses wires)."""
+_MARKER_BYTES = tuple(
+    (name, f'"type":"{name}"'.encode(), f'"type": "{name}"'.encode()) for name in MARKERS
+)
+_KEY_MARKERS = (("tool_call", b'"tool_calls"'), ("tool_result", b'"tool_call_id"'), ("file", b'"files":[{'))
 
 
 def asked(wire: Wire, body: bytes) -> str:
-    """Hex digest of model, system, messages or input, and tools of a request body."""
-    raise NotImplementedError
+    """Hex digest of model, system, messages or input, and tools of a request body; of the bytes where it is no JSON object.
+
+    Image and video requests are digested whole: their size, count and seed are what is asked.
+    """
+    if wire in {"images", "videos", "other"}:
+        return _hexdigest([body])
+    try:
+        head = _ASKED.decode(body)
+    except _UNREADABLE:
+        return _hexdigest([body])
+    question = (head.messages, head.input, head.prompt)
+    if not any(len(raw) for raw in question):
+        return _hexdigest([body])
+    pieces: list[Iterable[bytes | memoryview]] = [[memoryview(head.model)], _system(head.system)]
+    pieces += [[memoryview(raw)] for raw in (head.instructions, head.input, head.prompt)]
+    pieces += [_messages(wire, head.messages), _uncached(head.tools), _uncached(head.functions)]
+    return _hexdigest(part for piece in pieces for part in (*piece, _SEPARATOR))
 
 
 def system_prompt(wire: Wire, body: bytes) -> str:
     """Hex digest of the system prompt, empty where there is none."""
-    raise NotImplementedError
+    try:
+        head = _SYSTEM.decode(body)
+    except _UNREADABLE:
+        return ""
+    if len(head.system) and memoryview(head.system) != b"null":
+        return _hexdigest(_system(head.system))
+    if len(head.instructions) and memoryview(head.instructions) != b"null":
+        return _hexdigest([memoryview(head.instructions)])
+    leading: list[Raw] = []
+    for item in _items(wire, head.messages, head.input):
+        if _role(item) not in _SYSTEM_ROLES:
+            break
+        leading.append(item)
+    if not leading:
+        return ""
+    return _hexdigest(part for item in leading for part in _message(wire, item))
+
+
+def prefix(wire: Wire, body: bytes, but: int = 2) -> str:
+    """Hex digest of all messages but the last ``but``, empty where there are no more than that.
+
+    ``prefix(wire, later)`` equals ``prefix(wire, earlier, 0)`` where a client only added an answer and a question.
+    """
+    try:
+        head = _HISTORY.decode(body)
+    except _UNREADABLE:
+        return ""
+    items = _items(wire, head.messages, head.input)
+    kept = items[: len(items) - but] if but else items
+    if not kept:
+        return ""
+    return _hexdigest(part for item in kept for part in (*_message(wire, item), _SEPARATOR))
+
+
+def roles(wire: Wire, body: bytes) -> tuple[str, ...]:
+    """Roles of the messages in their order; an item of the responses wire without a role gives its type."""
+    try:
+        head = _HISTORY.decode(body)
+    except _UNREADABLE:
+        return ()
+    return tuple(_role(item) for item in _items(wire, head.messages, head.input))
+
+
+def markers(body: bytes) -> frozenset[str]:
+    """Kinds of content in a body, by their bytes: a text that quotes one is escaped and does not count."""
+    found = {name for name, tight, loose in _MARKER_BYTES if tight in body or loose in body}
+    found |= {name for name, needle in _KEY_MARKERS if needle in body}
+    return frozenset(found)
+
+
+def _hexdigest(parts: Iterable[bytes | memoryview]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:
+    """The messages as slices: ``messages``, else the responses wire's ``input`` list, else native's ``input.messages``."""
+    raw = messages
+    if not len(raw) and len(given):
+        raw = given
+        if wire == "dashscope-native":
+            try:
+                raw = _NATIVE.decode(given).messages
+            except _UNREADABLE:
+                return []
+    if not len(raw):
+        return []
+    try:
+        return _ITEMS.decode(raw)
+    except _UNREADABLE:
+        return []
+
+
+def _role(item: Raw) -> str:
+    try:
+        read = _ROLE.decode(item)
+    except _UNREADABLE:
+        return ""
+    return read.role or read.type
+
+
+def _message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
+    if wire in _WEB:
+        try:
+            message = msgspec.json.decode(item, type=_Message)
+        except _UNREADABLE:
+            return [memoryview(item)]
+        return _said(message)
+    return _uncached(item)
+
+
+def _messages(wire: Wire, raw: Raw) -> list[bytes | memoryview]:
+    if wire not in _WEB or not len(raw):
+        return _uncached(raw)
+    try:
+        messages = _WEB_MESSAGES.decode(raw)
+    except _UNREADABLE:
+        return [memoryview(raw)]
+    return [part for message in messages for part in (*_said(message), _SEPARATOR)]
+
+
+def _said(message: _Message) -> list[bytes | memoryview]:
+    return [memoryview(message.role), b",", memoryview(message.content), b",", memoryview(message.files)]
+
+
+def _system(raw: Raw) -> list[bytes | memoryview]:
+    """The system prompt without its billing block and its cache marks."""
+    if not len(raw) or _BILLING_BLOCK.search(raw) is None:
+        return _uncached(raw)
+    try:
+        blocks = _ITEMS.decode(raw)
+    except _UNREADABLE:
+        return _uncached(raw)
+    kept = [block for block in blocks if _BILLING_BLOCK.search(block) is None]
+    return [part for block in kept for part in (*_uncached(block), b",")]
+
+
+def _uncached(raw: Raw) -> list[bytes | memoryview]:
+    """A slice without its ``cache_control`` fields, which clients move from block to block.
+
+    Inside a text the quotes of such a field are escaped, so only a real one matches.
+    """
+    data = memoryview(raw)
+    whole = bytes(data)
+    at = whole.find(_CACHE_CONTROL)
+    if at < 0:
+        return [whole]
+    parts: list[bytes | memoryview] = []
+    start = 0
+    while at >= 0:
+        match = _CACHE_CONTROL_FIELD.match(whole, at)
+        if match is None:
+            at = whole.find(_CACHE_CONTROL, at + 1)
+            continue
+        parts.append(data[start:at] if match[1] else whole[start:at].rstrip().removesuffix(b","))
+        start = match.end()
+        at = whole.find(_CACHE_CONTROL, start)
+    return [*parts, data[start:]]

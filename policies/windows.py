@@ -1,0 +1,206 @@
+"""Context windows: configured, known from the catalogue, or learnt from the number that an overflow text states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from policies.calls import Family
+from policies.wire import catalogue
+
+SMALLEST = 1_000
+"""Tokens; a smaller number in a text is no window."""
+LARGEST = 100_000_000
+"""Tokens; a larger one neither."""
+ABOVE_CATALOGUE = 1.1
+"""Times the catalogue's window; what states more than that is read wrongly."""
+LONG_CONTEXT = 1_000_000
+"""Tokens that ``anthropic-beta: context-1m…`` or a ``[1m]`` suffix asks for."""
+LIFETIME = 86_400.0
+"""Seconds of wall clock for which a learnt window holds."""
+CLOCK_STEP = 300.0
+"""Seconds that the wall clock may have been set back before a row counts as none."""
+SLACK_TOKENS, SLACK_SHARE = 256, 0.03
+"""A success must exceed a learnt window by more than the larger of these (billion-context#570)."""
+BOUND = 1_000
+"""Learnt rows kept."""
+_LONGEST_TEXT = 200
+"""Characters kept of a name or a source."""
+
+
+class Window(NamedTuple):
+    """What an input may fill, and who says so."""
+
+    tokens: int
+    source: str
+
+
+class Key(NamedTuple):
+    """Where a learnt window holds; models in lower case."""
+
+    upstream: str
+    model: str
+    thinking: bool
+    long_context: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A window that an upstream stated itself."""
+
+    upstream: str
+    model: str
+    thinking: bool
+    tokens: int
+    source: str
+    when: float
+    """Wall clock, seconds since the epoch, of the last statement."""
+    seen: int = 1
+    """How often the same number was stated."""
+    long_context: bool = False
+
+    @property
+    def key(self) -> Key:
+        return Key(self.upstream, self.model, self.thinking, self.long_context)
+
+
+class Windows:
+    """The windows of one process; ``wall`` is the wall clock in seconds everywhere, since rows outlive a restart."""
+
+    def __init__(self, additions: Mapping[str, int]) -> None:
+        self._additions: dict[str, int] = {}
+        self._learnt: dict[Key, Learnt] = {}
+        self.configure(additions)
+
+    def configure(self, additions: Mapping[str, int]) -> None:
+        """Take up the configured windows anew; what was learnt stays."""
+        self._additions = {name.strip().lower(): tokens for name, tokens in additions.items()}
+
+    def effective(
+        self, upstream: str, family: Family, model: str, thinking: bool, long_context: bool, wall: float
+    ) -> Window | None:
+        """The smaller of the configured or catalogue window and the learnt one; None where neither is known.
+
+        A request for the long context has at least 1,000,000, and only what was learnt from such requests narrows it.
+        """
+        stated = self._stated(upstream, family, model, thinking)
+        learnt = self._current(Key(upstream, model.lower(), thinking, long_context), wall)
+        if long_context and (stated or self._current(Key(upstream, model.lower(), thinking), wall)):
+            stated = max(stated or Window(0, ""), Window(LONG_CONTEXT, "long context asked for"))
+        if learnt is not None and (stated is None or learnt.tokens < stated.tokens):
+            return Window(learnt.tokens, f"learnt: {learnt.source}")
+        return stated
+
+    def learn(  # noqa: PLR0913, PLR0917  a key, a number, its source and the time
+        self,
+        upstream: str,
+        model: str,
+        thinking: bool,
+        tokens: int,
+        source: str,
+        wall: float,
+        family: Family | None = None,
+        long_context: bool = False,
+    ) -> bool:
+        """Keep a number that an overflow text states; False where it is no credible window of this model."""
+        if not SMALLEST <= tokens <= LARGEST or tokens > self._ceiling(upstream, family, model, thinking, long_context):
+            return False
+        key = Key(upstream[:_LONGEST_TEXT], model.lower()[:_LONGEST_TEXT], thinking, long_context)
+        known = self._current(key, wall)
+        seen = known.seen + 1 if known is not None and known.tokens == tokens else 1
+        self._keep(Learnt(*key[:3], tokens, source[:_LONGEST_TEXT], wall, seen, long_context))
+        return True
+
+    def succeeded(
+        self, upstream: str, model: str, thinking: bool, usage_input: int, wall: float, long_context: bool = False
+    ) -> bool:
+        """Take back every learnt window that this answered input exceeds; True where there was one.
+
+        Thinking only narrows a window, so an input that fits with thinking on fits with thinking off as well.
+        """
+        taken = False
+        for state in {thinking, False}:
+            key = Key(upstream, model.lower(), state, long_context)
+            row = self._current(key, wall)
+            if row is not None and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens):
+                del self._learnt[key]
+                taken = True
+        return taken
+
+    def forget(self, model: str) -> int:
+        """Forget what was learnt of a model on every upstream; the number of rows."""
+        name = model.strip().lower()
+        keys = [key for key in self._learnt if key.model == name]
+        for key in keys:
+            del self._learnt[key]
+        return len(keys)
+
+    def learnt(self) -> list[Learnt]:
+        """Every learnt row, the newest first; expired ones are still among them until they are asked for."""
+        return sorted(self._learnt.values(), key=lambda row: row.when, reverse=True)
+
+    def dump(self) -> list[dict[str, Any]]:
+        """The learnt rows as plain values for the state file."""
+        return [asdict(row) for row in self.learnt()]
+
+    def load(self, rows: object, wall: float) -> list[str]:
+        """Take up the rows of a state file; one sentence for each that is odd, which is left out."""
+        if not isinstance(rows, list):
+            return ["windows: must be a list"]
+        complaints = []
+        for number, value in enumerate(rows):
+            try:
+                row = _row(value)
+            except (msgspec.MsgspecError, ValueError) as reason:
+                complaints.append(f"windows[{number}]: {reason}")
+                continue
+            if _holds(row, wall):
+                self._keep(row)
+        return complaints
+
+    def _stated(self, upstream: str, family: Family, model: str, thinking: bool) -> Window | None:
+        name = model.lower()
+        fitting = [pattern for pattern in self._additions if catalogue.fits(pattern, name)]
+        if fitting:
+            best = max(fitting, key=lambda pattern: (not pattern.endswith("*"), len(pattern)))
+            return Window(self._additions[best], "config")
+        entry = catalogue.look_up(upstream, family, model)
+        if entry is None:
+            return None
+        return Window(entry.thinking if thinking and entry.thinking else entry.tokens, f"catalogue: {entry.source}")
+
+    def _ceiling(self, upstream: str, family: Family | None, model: str, thinking: bool, long_context: bool) -> float:
+        """The most that a credible statement may say; without a family, the widest of all of them counts."""
+        families = tuple(Family) if family is None else (family,)
+        known = [window.tokens for one in families if (window := self._stated(upstream, one, model, thinking))]
+        if not known:
+            return LARGEST
+        return ABOVE_CATALOGUE * max(*known, LONG_CONTEXT if long_context else 0, 0)
+
+    def _current(self, key: Key, wall: float) -> Learnt | None:
+        row = self._learnt.get(key)
+        if row is not None and not _holds(row, wall):
+            del self._learnt[key]
+            return None
+        return row
+
+    def _keep(self, row: Learnt) -> None:
+        self._learnt[row.key] = row
+        while len(self._learnt) > BOUND:
+            del self._learnt[min(self._learnt.values(), key=lambda kept: kept.when).key]
+
+
+def _holds(row: Learnt, wall: float) -> bool:
+    return -CLOCK_STEP <= wall - row.when < LIFETIME
+
+
+def _row(value: object) -> Learnt:
+    row = msgspec.convert(value, Learnt)
+    if not SMALLEST <= row.tokens <= LARGEST:
+        raise ValueError(f"tokens: must be {SMALLEST} to {LARGEST}, got {row.tokens}")
+    if row.seen < 1 or max(map(len, (row.upstream, row.model, row.source))) > _LONGEST_TEXT:
+        raise ValueError("seen: must be 1 or more, and texts short")
+    return replace(row, model=row.model.lower())

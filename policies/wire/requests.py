@@ -1,0 +1,258 @@
+"""The facts of one request, read from a typed head without building its message tree."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Raw
+
+from policies.calls import Call, Surface, Wire
+from policies.settings import TraitRow
+from policies.wire import traits as trait_rows
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+_ABSENT = frozenset({b"", b"null"})
+_LONGEST_BUDGET = 15
+"""Digits; a longer number is no output budget of any model."""
+_BLANKS = 4096
+"""Bytes of an array that are looked at for a first item."""
+_LONGEST_SESSION_ID = 200
+"""Characters; a longer id is kept as its digest."""
+
+SESSION_HEADERS: tuple[tuple[str, str], ...] = (
+    ("x-claude-code-session-id", "Claude Code 2.1.112 and 2.1.332, recorded"),
+    ("x-session-id", "opencode 1.18.33, recorded"),
+    ("x-session-affinity", "opencode 1.18.33, recorded"),
+    ("x-dashscope-sdk-session-id", "dashscope 2.0.2, recorded"),
+)
+"""Header and source, the first that is present wins; the body's ids come after them."""
+
+LONG_CONTEXT_BETA = "context-1m"
+"""Start of an ``anthropic-beta`` value, docs.anthropic.com context-windows."""
+LONG_CONTEXT_SUFFIX = "[1m]"
+"""Claude Code's spelling of the same wish in the model name."""
+TOKEN_HEADER = "x-aliyun-captcha-verify-param"  # noqa: S105  a header's name
+"""TriDefender/zcode-api#1."""
+
+BUDGETS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Spellings of the output budget, at the top of the body and inside ``parameters`` (DashScope native)."""
+
+
+class Parameters(msgspec.Struct):
+    """``parameters`` of the DashScope native wire."""
+
+    max_tokens: Raw = Raw()
+    max_completion_tokens: Raw = Raw()
+    max_output_tokens: Raw = Raw()
+    tools: Raw = Raw()
+    enable_thinking: Raw = Raw()
+
+
+class Head(msgspec.Struct):
+    """What the main path reads; every other value is skipped over, and these stay slices of the body."""
+
+    model: Raw = Raw()
+    max_tokens: Raw = Raw()
+    max_completion_tokens: Raw = Raw()
+    max_output_tokens: Raw = Raw()
+    tools: Raw = Raw()
+    functions: Raw = Raw()
+    stream: Raw = Raw()
+    thinking: Raw = Raw()
+    enable_thinking: Raw = Raw()
+    reasoning_effort: Raw = Raw()
+    reasoning: Raw = Raw()
+    parameters: Raw = Raw()
+    metadata: Raw = Raw()
+    prompt_cache_key: Raw = Raw()
+    chat_id: Raw = Raw()
+    captcha_verify_param: Raw = Raw()
+    output_config: Raw = Raw()
+    system: Raw = Raw()
+    messages: Raw = Raw()
+
+
+_HEAD = msgspec.json.Decoder(Head)
+_PARAMETERS = msgspec.json.Decoder(Parameters)
+_TEXT = msgspec.json.Decoder(str)
+_FIELDS = msgspec.json.Decoder(dict[str, Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class _Envelope:
+    """What is read beside the body."""
+
+    header: Callable[[str], str]
+    """Value of a header, empty where it is absent."""
+    query: str
+
+
+def read(
+    surface: Surface,
+    method: str,
+    path: str,
+    header: Callable[[str], str],
+    query: str,
+    body: bytes,
+    *,
+    size: int,
+    account: str,
+    hashed: Callable[[str], str],
+    traits: tuple[TraitRow, ...] = (),
+) -> Call:
+    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens.
+
+    Odd values (a budget that is no positive whole number, a model that is no text) read as absent, and a ``tools`` that
+    is no array as present: what cannot be read is a main request and passes. ``model`` is kept without its ``[1m]``
+    suffix, so that windows are looked up and learnt under one name.
+    """
+    envelope = _Envelope(header, query)
+    head = _head(body)
+    readable = head is not None
+    head = head or Head()
+    parameters = _parameters(head.parameters)
+    model, suffixed = _model(head.model)
+    tools = any(_present(raw) for raw in (head.tools, head.functions, parameters.tools))
+    rows = (*trait_rows.BUILT_IN, *traits)
+    return Call(
+        surface=surface,
+        method=method,
+        path=path,
+        account=account,
+        model=model,
+        output_budget=_budget(head, parameters),
+        stream=_stream(head, envelope, surface.wire),
+        tools=tools,
+        thinking=_thinking(head, parameters),
+        long_context=suffixed or _long_context(header("anthropic-beta")),
+        trait=None if tools or not readable else trait_rows.match(head.system, head.messages, head.output_config, rows),
+        session_id=_session_id(head, envelope),
+        one_time_token=_one_time_token(head, envelope, hashed),
+        size=size,
+        body=body,
+        readable=readable,
+    )
+
+
+def _head(body: bytes) -> Head | None:
+    try:
+        return _HEAD.decode(body)
+    except _UNREADABLE:
+        return None
+
+
+def _parameters(raw: Raw) -> Parameters:
+    if bytes(raw) in _ABSENT:
+        return Parameters()
+    try:
+        return _PARAMETERS.decode(raw)
+    except _UNREADABLE:
+        return Parameters()
+
+
+def _text(raw: Raw) -> str:
+    """The JSON string in a slice, empty where it is absent or anything else."""
+    if not len(raw):
+        return ""
+    try:
+        return _TEXT.decode(raw)
+    except _UNREADABLE:
+        return ""
+
+
+def _fields(raw: Raw) -> dict[str, Raw]:
+    if not len(raw):
+        return {}
+    try:
+        return _FIELDS.decode(raw)
+    except _UNREADABLE:
+        return {}
+
+
+def _model(raw: Raw) -> tuple[str, bool]:
+    model = _text(raw)
+    if model.lower().endswith(LONG_CONTEXT_SUFFIX):
+        return model[: -len(LONG_CONTEXT_SUFFIX)].rstrip(), True
+    return model, False
+
+
+def _budget(head: Head, parameters: Parameters) -> int | None:
+    """The largest of the budgets given; None where none is, or one of them is odd."""
+    given = [bytes(getattr(place, name)) for place in (head, parameters) for name in BUDGETS]
+    values = [value for value in given if value not in _ABSENT]
+    if not values or not all(value.isdigit() and len(value) <= _LONGEST_BUDGET for value in values):
+        return None
+    smallest = min(map(int, values))
+    return max(map(int, values)) if smallest > 0 else None
+
+
+def _present(raw: Raw) -> bool:
+    """True for tools that are there: a non-empty array, or a value that cannot be understood as an empty one."""
+    view = memoryview(raw)
+    if not view or view == b"null":
+        return False
+    return not (view[0] == ord("[") and not bytes(view[1:_BLANKS]).strip(b" \t\r\n]"))
+
+
+def _stream(head: Head, envelope: _Envelope, wire: Wire) -> bool:
+    """``stream: true``, or on DashScope's native wire one of two headers (help.aliyun.com, DashScope API reference)."""
+    if bytes(head.stream) == b"true":
+        return True
+    return wire is Wire.DASHSCOPE_NATIVE and (
+        envelope.header("x-dashscope-sse").strip().lower() == "enable"
+        or "text/event-stream" in envelope.header("accept").lower()
+    )
+
+
+def _thinking(head: Head, parameters: Parameters) -> bool:
+    """True where a request asks for thinking in one of its spellings; the first one present decides."""
+    kind = _fields(head.thinking).get("type", Raw())
+    if len(kind):
+        return _text(kind) in {"enabled", "adaptive"}  # Anthropic; docs.z.ai thinking mode
+    for flag in (head.thinking, head.enable_thinking, parameters.enable_thinking):  # help.aliyun.com deep thinking
+        if bytes(flag) in {b"true", b"false"}:
+            return bytes(flag) == b"true"
+    effort = _text(head.reasoning_effort) or _text(_fields(head.reasoning).get("effort", Raw()))
+    return effort not in {"", "none"}
+
+
+def _long_context(beta: str) -> bool:
+    return any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
+
+
+def _session_id(head: Head, envelope: _Envelope) -> str | None:
+    for name, _source in SESSION_HEADERS:
+        if value := envelope.header(name).strip():
+            return _bounded(value)
+    candidates = (
+        _session_of_user(_text(_fields(head.metadata).get("user_id", Raw()))),  # Claude Code, recorded
+        _text(head.prompt_cache_key),  # Codex 0.171.0, recorded
+        next(iter(parse_qs(envelope.query).get("chat_id", ())), ""),  # chat.qwen.ai
+        _text(head.chat_id),  # chat.qwen.ai, chat.z.ai
+    )
+    return next((_bounded(value) for value in candidates if value), None)
+
+
+def _session_of_user(user: str) -> str:
+    """Claude Code 2.1 sends a JSON object with ``session_id`` as text, 2.0 ``user_…_account_…_session_…``."""
+    if not user.startswith("{"):
+        return user
+    try:
+        return _text(_FIELDS.decode(user).get("session_id", Raw())) or user
+    except _UNREADABLE:
+        return user
+
+
+def _bounded(value: str) -> str:
+    if len(value) <= _LONGEST_SESSION_ID:
+        return value
+    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _one_time_token(head: Head, envelope: _Envelope, hashed: Callable[[str], str]) -> str | None:
+    token = envelope.header(TOKEN_HEADER).strip() or _text(head.captcha_verify_param)
+    return hashed(token) if token else None
