@@ -17,7 +17,7 @@ WRITE_AT_MOST = 256 * 1024
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 Piece = tuple[str, str]
-"""Which part it belongs to (`text`, `thinking`, `tool NAME`) and a piece of it. Pieces of one part are joined."""
+"""Which part it belongs to (`text`, `thinking`, `tool NAME`) and a piece of it. Pieces of one part are joined; empty ones begin none."""
 
 
 def assemble(wire: Wire | str, body: bytes) -> str:
@@ -25,16 +25,28 @@ def assemble(wire: Wire | str, body: bytes) -> str:
 
     Takes an event stream or one JSON object, whole or cut anywhere. Never raises.
     """
-    parts: dict[str, list[str]] = {}
+    parts: list[tuple[str, list[str]]] = []
     left = WRITE_AT_MOST
     for heading, text in _pieces(str(wire), body[:READ_AT_MOST]):
-        parts.setdefault(heading, []).append(text[:left])
+        _part(parts, heading).append(text[:left])
         left -= len(text)
         if left <= 0:
             break
-    written = {heading: "".join(texts) for heading, texts in parts.items()}
-    text = "\n\n".join(f"[{heading}]\n{part}" for heading, part in written.items() if part.strip())
+    written = ((heading, "".join(pieces)) for heading, pieces in parts)
+    text = "\n\n".join(f"[{heading}]\n{part}" for heading, part in written if part.strip())
     return f"{text}\n[… cut here]" if text and (left <= 0 or len(body) > READ_AT_MOST) else text
+
+
+def _part(parts: list[tuple[str, list[str]]], heading: str) -> list[str]:
+    """The pieces of the part that goes on under this heading: the last one, or a tool call begun earlier, or a new one."""
+    if parts and parts[-1][0] == heading:
+        return parts[-1][1]
+    if heading.startswith("tool"):
+        for known, pieces in reversed(parts[-50:]):
+            if known == heading:
+                return pieces
+    parts.append((heading, []))
+    return parts[-1][1]
 
 
 def _pieces(wire: str, body: bytes) -> Iterator[Piece]:
@@ -42,7 +54,7 @@ def _pieces(wire: str, body: bytes) -> Iterator[Piece]:
     names: dict[str, str] = {}
     for value in _objects(body):
         try:
-            yield from ((heading, text) for heading, text in reader(value, names) if isinstance(text, str))
+            yield from ((heading, text) for heading, text in reader(value, names) if text and isinstance(text, str))
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             continue  # a frame of another shape says nothing
 

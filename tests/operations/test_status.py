@@ -3,7 +3,16 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operations.status import HOLD_BUCKETS, LABELS_AT_MOST, Counters, DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import (
+    HOLD_BUCKETS,
+    LABELS_AT_MOST,
+    Counters,
+    DecisionRow,
+    RefusalRow,
+    Status,
+    UpstreamRow,
+    WindowRow,
+)
 
 
 def test_counters_start_at_nothing():

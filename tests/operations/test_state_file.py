@@ -1,0 +1,218 @@
+import json
+import os
+import stat
+import threading
+
+import pytest
+
+from operations import state_file
+from operations.state_file import CLOCK_SLACK_SECONDS, VERSION, clock_went_back, load, save
+
+STATE = {"breakers": {"zai": {"open_until": 5.0}}, "key": "ab", "saved_at": 1000.0}
+
+not_as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    path = tmp_path / "state.json"
+    assert save(path, STATE) is None
+    assert load(path) == ({**STATE, "version": VERSION}, None)
+
+
+def test_a_first_start_has_an_empty_state_and_no_warning(tmp_path):
+    assert load(tmp_path / "state.json") == ({}, None)
+
+
+def test_the_time_of_saving_is_added_where_it_is_missing(tmp_path):
+    path = tmp_path / "state.json"
+    save(path, {"a": 1})
+    assert load(path)[0]["saved_at"] > 1_600_000_000
+
+
+def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path):
+    path = tmp_path / "state.json"
+    before = os.umask(0)
+    try:
+        save(path, STATE)
+    finally:
+        os.umask(before)
+    assert mode_of(path) == 0o600
+
+
+def test_a_file_that_others_could_read_is_closed_to_them_by_the_next_save(tmp_path):
+    path = tmp_path / "state.json"
+    path.write_text("{}")
+    path.chmod(0o644)
+    save(path, STATE)
+    assert mode_of(path) == 0o600
+
+
+def test_the_file_is_closed_to_others_before_anything_is_in_it(tmp_path, monkeypatch):
+    modes = []
+    real = os.fsync
+    monkeypatch.setattr(
+        state_file.os,
+        "fsync",
+        lambda fd: (modes.append(stat.S_IMODE(os.fstat(fd).st_mode)) if stat.S_ISREG(os.fstat(fd).st_mode) else None, real(fd)),
+    )
+    save(tmp_path / "state.json", STATE)
+    assert modes == [0o600]
+
+
+@pytest.mark.parametrize("where", ["fsync", "replace"])
+def test_a_save_that_fails_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch, where):
+    path = tmp_path / "state.json"
+    save(path, STATE)
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(state_file.os, where, fail)
+    warning = save(path, {"a": 2})
+    monkeypatch.undo()
+    assert warning == f"{path}: cannot be written (No space left on device); a restart will forget"
+    assert load(path)[0]["key"] == "ab"
+    assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+
+
+@pytest.mark.parametrize("state", [{"a": object()}, {"a": float("nan")}, {"a": b"x"}])
+def test_a_state_that_is_no_json_is_a_warning(tmp_path, state):
+    path = tmp_path / "state.json"
+    save(path, STATE)
+    warning = save(path, state)
+    assert warning is not None
+    assert "\n" not in warning
+    assert load(path)[0]["key"] == "ab"
+    assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+
+
+BROKEN = [b"", b"{", b"[1]", b"null", b'{"version": 1', b"\xff\xfe\x00", b"[" * 100_000, b'{"a": 1}', b'{"version": "1"}', b'{"version": true}', b'{"version": 0}']
+
+
+@pytest.mark.parametrize("data", BROKEN)
+def test_a_file_that_is_no_state_is_moved_aside_with_one_line(tmp_path, data):
+    path = tmp_path / "state.json"
+    path.write_bytes(data)
+    state, warning = load(path)
+    assert state == {}
+    assert warning is not None
+    assert warning.startswith(f"{path}: ")
+    assert "moved aside to state.json.broken-1" in warning
+    assert "\n" not in warning
+    assert (tmp_path / "state.json.broken-1").read_bytes() == data
+    assert load(path) == ({}, None)
+
+
+def test_broken_files_do_not_overwrite_each_other(tmp_path):
+    path = tmp_path / "state.json"
+    for text in ("one", "two"):
+        path.write_text(text)
+        load(path)
+    assert (tmp_path / "state.json.broken-1").read_text() == "one"
+    assert (tmp_path / "state.json.broken-2").read_text() == "two"
+
+
+def test_a_later_versions_file_is_moved_aside_whole(tmp_path):
+    path = tmp_path / "state.json"
+    text = json.dumps({"version": VERSION + 1, "new": "thing"})
+    path.write_text(text)
+    state, warning = load(path)
+    assert state == {}
+    assert warning is not None
+    assert "later version (2)" in warning
+    assert (tmp_path / "state.json.newer").read_text() == text
+    assert not path.exists()
+
+
+def test_a_directory_in_the_files_place_is_a_warning_and_no_crash(tmp_path):
+    path = tmp_path / "state.json"
+    path.mkdir()
+    state, warning = load(path)
+    assert state == {}
+    assert warning is not None
+    assert save(path, STATE) is not None
+
+
+def test_a_pipe_in_the_files_place_does_not_stop_the_start(tmp_path):
+    path = tmp_path / "state.json"
+    os.mkfifo(path)
+    done = threading.Thread(target=load, args=(path,), daemon=True)
+    done.start()
+    done.join(5)
+    assert not done.is_alive()
+
+
+def test_a_folder_that_is_missing_is_a_warning(tmp_path):
+    warning = save(tmp_path / "no" / "state.json", STATE)
+    assert warning is not None
+    assert "No such file or directory" in warning
+    assert load(tmp_path / "no" / "state.json") == ({}, None)
+
+
+def test_a_path_that_no_system_takes_is_a_warning():
+    assert save("nul\0byte", STATE) is not None
+    assert load("nul\0byte")[0] == {}
+
+
+@not_as_root
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        assert save(tmp_path / "state.json", STATE) is not None
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_link_stays_a_link(tmp_path):
+    real = tmp_path / "real" / "kept.json"
+    real.parent.mkdir()
+    link = tmp_path / "state.json"
+    link.symlink_to(real)
+    assert save(link, STATE) is None
+    assert link.is_symlink()
+    assert json.loads(real.read_text())["key"] == "ab"
+    assert load(link)[0]["key"] == "ab"
+
+
+def test_a_link_that_leads_in_a_circle_is_a_warning(tmp_path):
+    link = tmp_path / "state.json"
+    link.symlink_to(link)
+    assert load(link)[0] == {}
+    assert save(link, STATE) is not None
+
+
+def test_a_temporary_file_never_follows_a_planted_link(tmp_path):
+    """Its name is random and it is created exclusively; whoever plants links for guessed names gains nothing."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / ".state.json.tmp").symlink_to(victim)
+    (tmp_path / "state.json.tmp").symlink_to(victim)
+    save(tmp_path / "state.json", STATE)
+    assert victim.read_text() == "mine"
+
+
+def test_a_file_too_large_to_be_a_state_is_moved_aside_unread(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_file, "LARGEST_BYTES", 100)
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"version": 1, "pad": "x" * 200}))
+    state, warning = load(path)
+    assert state == {}
+    assert warning is not None
+    assert "too large" in warning
+
+
+def test_the_clock_is_believed_within_a_minute():
+    assert not clock_went_back({"saved_at": 1000.0}, 1000.0)
+    assert not clock_went_back({"saved_at": 1000.0}, 9_000_000.0)
+    assert not clock_went_back({"saved_at": 1000.0 + CLOCK_SLACK_SECONDS}, 1000.0)
+    assert clock_went_back({"saved_at": 1000.0 + CLOCK_SLACK_SECONDS + 1}, 1000.0)
+
+
+@pytest.mark.parametrize("saved_at", [None, "1000", True, float("nan"), float("inf"), [], {}])
+def test_a_time_that_is_none_is_not_believed(saved_at):
+    assert clock_went_back({"saved_at": saved_at}, 1000.0)
+    assert clock_went_back({}, 1000.0)
