@@ -168,7 +168,9 @@ def error_frame(wire: Wire, finding: Finding, *, message: str, wait: float, requ
     limited = finding.kind is Kind.RATE_LIMIT
     if wire is Wire.ANTHROPIC:
         kind = "rate_limit_error" if limited else "overloaded_error"
-        return _event(_body(wire, request_id, kind=kind, code=None, message=message, retry_after=seconds), event="error")
+        return _event(
+            _body(wire, request_id, kind=kind, code=None, message=message, retry_after=seconds), event="error"
+        )
     if wire is Wire.RESPONSES:
         return _failed(message, seconds, request_id)
     if wire is Wire.DASHSCOPE_NATIVE:

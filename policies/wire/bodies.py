@@ -64,4 +64,4 @@ class Recogniser(Protocol):
         """One frame: None for a keep-alive or preamble, else the first answer or the refusal."""
 
     def suspicious(self, surface: Surface, data: bytes) -> bool:
-        """Cheap: whether a refusal's marker may be near."""
+        """Cheap, on bytes: False where neither a refusal nor an ending that means one can be in them."""

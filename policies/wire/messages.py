@@ -33,7 +33,9 @@ def _tail(code: str | None, attempts: int, wait: float | None) -> str:
         parts.append(_told(f"共尝试 {attempts} 次", f"after {attempts} attempts"))
     if wait is not None and wait > CAP:
         seconds = math.ceil(wait)
-        parts.append(_told(f"上游要求共等待约 {seconds} 秒", f"the upstream asks for a wait of about {seconds} s in all"))
+        parts.append(
+            _told(f"上游要求共等待约 {seconds} 秒", f"the upstream asks for a wait of about {seconds} s in all")
+        )
     if known := plain_code(code):
         parts.append(_told(f"上游代码 {known}", f"upstream code {known}"))
     return "".join(f" [{part}]" for part in parts)
@@ -130,7 +132,9 @@ def hidden(finding: Finding, *, attempts: int = 1, wait: float | None = None) ->
     if finding.reset and finding.kind in (Kind.QUOTA, Kind.ACCOUNT):
         zoned = re.search(r"(?:Z|[+-]\d{2}:?\d{2}|UTC|GMT)\)?$", finding.reset.strip(), re.IGNORECASE)
         zone = "" if zoned else " UTC+8"
-        text += " (" + _told(f"上游给出的恢复时间 {finding.reset}{zone}", f"upstream's time: {finding.reset}{zone}") + ")"
+        text += (
+            " (" + _told(f"上游给出的恢复时间 {finding.reset}{zone}", f"upstream's time: {finding.reset}{zone}") + ")"
+        )
     return text + _tail(None, attempts, wait)
 
 

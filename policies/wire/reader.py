@@ -14,7 +14,7 @@ from policies.findings import Finding, Kind
 from policies.wire import usage
 from policies.wire.bodies import Form, Recogniser, bare_document, form_of
 from policies.wire.encodings import decoder
-from policies.wire.frames import Framer, parse
+from policies.wire.frames import BOM, Framer, parse
 from policies.wire.head import Head
 from policies.wire.tap import Tap, Tapped
 
@@ -125,7 +125,7 @@ class Reader:
             self._tap.pass_through()
             return self._recogniser.document(self._surface, self._head, data, whole=False)
         if self._form is Form.DOCUMENT:
-            self._document += data
+            self._document += data if self._document else data.removeprefix(BOM).lstrip()
         return None
 
     def _frames(self, data: bytes) -> Finding | None:

@@ -40,8 +40,6 @@ ANSWER_STARTS: tuple[tuple[bytes, str], ...] = (
 """How the frames of an answer begin: such a frame passes before it is whole. With where the form is known from."""
 
 _ANSWER_START = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:" + b"|".join(row for row, _ in ANSWER_STARTS) + rb")")
-_ENDINGS = (b'_reason":"', b'_reason": "')
-"""``finish_reason`` and ``stop_reason`` with a text; in most frames of an answer they are null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ class Tap:
         """The refusal in one frame that closes the stream, if it is one. Notes usage and the answer's end."""
         near = usage.MARKER in raw and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input)
         suspicious = self._recogniser.suspicious(self._surface, raw)
-        if not suspicious and self.answered and not near and not any(ending in raw for ending in _ENDINGS):
+        if not suspicious and self.answered and not near:
             return None
         frame = parse(raw)
         if near:

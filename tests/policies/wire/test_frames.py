@@ -1,4 +1,5 @@
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from policies.wire.frames import Frame, Framer, parse
 
 
-def fed(data, size=None, limit=1 << 20):
+def fed(data: bytes, size: int | None = None, limit: int = 1 << 20) -> Any:
     framer = Framer(limit)
     size = size or max(len(data), 1)
     frames = [frame for at in range(0, len(data), size) for frame in framer.feed(data[at : at + size])]
@@ -16,7 +17,7 @@ def fed(data, size=None, limit=1 << 20):
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_every_line_end_and_chunking_gives_the_same_frames(end, size):
+def test_every_line_end_and_chunking_gives_the_same_frames(end: bytes, size: int) -> None:
     data = b"event: a" + end + b"data: 1" + end * 2 + b"data:2" + end + b"data: 3" + end * 2 + b"data: tail"
     frames, framer = fed(data, size)
     assert [(frame.event, frame.data) for frame in frames] == [(b"a", b"1"), (b"", b"2\n3")]
@@ -24,28 +25,28 @@ def test_every_line_end_and_chunking_gives_the_same_frames(end, size):
     assert b"".join(frame.raw for frame in frames) + framer.rest == data
 
 
-def test_a_crlf_split_over_chunks_is_one_line_end():
+def test_a_crlf_split_over_chunks_is_one_line_end() -> None:
     framer = Framer()
     assert framer.feed(b"data: 1\r\n\r") == []
     assert framer.feed(b"\ndata: 2") == [Frame(b"", b"1", (), b"data: 1\r\n\r\n")]
 
 
-def test_a_byte_order_mark_stays_in_the_raw_bytes_only():
+def test_a_byte_order_mark_stays_in_the_raw_bytes_only() -> None:
     frames, _ = fed(b"\xef\xbb\xbfdata: 1\n\n", 1)
     assert frames == [Frame(b"", b"1", (), b"\xef\xbb\xbfdata: 1\n\n")]
 
 
-def test_a_comment_with_a_single_newline_belongs_to_the_frame_that_follows():
+def test_a_comment_with_a_single_newline_belongs_to_the_frame_that_follows() -> None:
     frames, _ = fed(b": ping\ndata: 1\n\n")
     assert frames == [Frame(b"", b"1", (b"ping",), b": ping\ndata: 1\n\n")]
 
 
-def test_the_status_of_a_native_error_is_a_comment():
+def test_the_status_of_a_native_error_is_a_comment() -> None:
     (frame,), _ = fed(b'id:1\nevent:error\n:HTTP_STATUS/429\ndata:{"code":"x"}\n\n')
     assert (frame.event, frame.data, frame.comments) == (b"error", b'{"code":"x"}', (b"HTTP_STATUS/429",))
 
 
-def test_a_frame_without_data_is_a_frame():
+def test_a_frame_without_data_is_a_frame() -> None:
     frames, _ = fed(b"event: ping\n\n: keep-alive\n\n")
     assert [(frame.event, frame.data, frame.comments) for frame in frames] == [
         (b"ping", b"", ()),
@@ -53,11 +54,11 @@ def test_a_frame_without_data_is_a_frame():
     ]
 
 
-def test_only_one_space_after_the_colon_is_taken_off():
+def test_only_one_space_after_the_colon_is_taken_off() -> None:
     assert parse(b"data:  two\n\n").data == b" two"
 
 
-def test_flush_gives_the_frame_that_has_no_blank_line():
+def test_flush_gives_the_frame_that_has_no_blank_line() -> None:
     _, framer = fed(b'data: {"ret":[]}')
     frame = framer.flush()
     assert frame is not None
@@ -66,7 +67,7 @@ def test_flush_gives_the_frame_that_has_no_blank_line():
     assert framer.flush() is None
 
 
-def test_a_frame_beyond_the_limit_is_given_up_and_nothing_is_kept():
+def test_a_frame_beyond_the_limit_is_given_up_and_nothing_is_kept() -> None:
     frames, framer = fed(b"data: 1\n\ndata: " + b"x" * 100, limit=64)
     assert [frame.data for frame in frames] == [b"1"]
     assert framer.overrun
@@ -74,13 +75,13 @@ def test_a_frame_beyond_the_limit_is_given_up_and_nothing_is_kept():
     assert framer.feed(b"\n\ndata: 2\n\n") == []
 
 
-def test_a_frame_at_the_limit_is_kept():
+def test_a_frame_at_the_limit_is_kept() -> None:
     _, framer = fed(b"x" * 64, limit=64)
     assert not framer.overrun
 
 
-def test_a_long_frame_byte_by_byte_takes_linear_time():
-    def seconds(length):
+def test_a_long_frame_byte_by_byte_takes_linear_time() -> None:
+    def seconds(length: int) -> Any:
         chunks = [b"x"] * length
         framer = Framer()
         start = time.process_time()
@@ -93,14 +94,16 @@ def test_a_long_frame_byte_by_byte_takes_linear_time():
 
 
 TEXT = st.lists(
-    st.sampled_from([b"data: a", b"data:b", b": c", b"event: d", b"\n", b"\r\n", b"\r", b"\n\n", b"{", b"\xef\xbb\xbf"]),
+    st.sampled_from(
+        [b"data: a", b"data:b", b": c", b"event: d", b"\n", b"\r\n", b"\r", b"\n\n", b"{", b"\xef\xbb\xbf"]
+    ),
     max_size=30,
 ).map(b"".join)
 
 
 @settings(max_examples=200)
 @given(TEXT, st.lists(st.integers(1, 7), min_size=1, max_size=20))
-def test_any_chunking_gives_the_same_frames_and_loses_no_byte(data, sizes):
+def test_any_chunking_gives_the_same_frames_and_loses_no_byte(data: bytes, sizes: list[int]) -> None:
     whole, at_once = fed(data)
     framer, frames, at = Framer(), [], 0
     while at < len(data):
