@@ -1,0 +1,254 @@
+"""Breakwater, as mitmproxy loads it: ``mitmdump -s addon.py``.
+
+Options, hooks and the life of the addon; every decision is made in policies/. See README.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import mitmproxy.version
+from mitmproxy import ctx, http, tls
+from mitmproxy.addonmanager import Loader
+
+import held_stream
+from operations import cautions, content_view, handover, page, state_file, status_of
+from operations.actions import act
+from operations.backtest import Backtest
+from operations.commands import Commands
+from operations.config_watch import ConfigWatch
+from operations.demo import Demo
+from operations.desk import Desk
+from operations.self_test import self_test
+from operations.status import Status
+from policies.calls import Family
+from policies.settings import Settings, Upstream
+from policies.settings_file import SettingsError, parse
+from policies.wire.client_hello import is_browser
+from policies.wire.surfaces import BUILT_IN
+
+logger = logging.getLogger("breakwater")
+
+DEMO_HOST = "demo.breakwater.internal"
+DEMO_UPSTREAM = Upstream("demo", (DEMO_HOST,), Family.ZCODE)
+WEB_CHAT = frozenset({Family.QWEN_WEB, Family.ZAI_WEB})
+LOOK_SECONDS = 1.0
+"""Between two looks at the config file; the state file is written as often, where something changed."""
+
+
+class Breakwater:
+    """The addon. All state that outlives a reload is in its desk."""
+
+    def __init__(self) -> None:
+        self.desk: Desk | None = None
+        self.addons = [Commands(self)]
+        self._watch: ConfigWatch | None = None
+        self._demo: Demo | None = None
+        self._demo_address: tuple[str, int] | None = None
+        self._backtest: Backtest | None = None
+        self._page = page.make_app(self)
+        self._task: asyncio.Task[None] | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def load(self, loader: Loader) -> None:
+        loader.add_option(
+            "breakwater_config", str, "", "Settings of Breakwater, a YAML file; empty: config.yaml beside addon.py."
+        )
+        loader.add_option(
+            "breakwater_demo", bool, False, f"Serve a scripted upstream of our own behind http://{DEMO_HOST}/."
+        )
+        loader.add_option(
+            "breakwater_report", bool, False, "Print the evidence report after the flows of a file were read (-nr FILE)."
+        )
+
+    def configure(self, updated: set[str]) -> None:
+        if self.desk is not None and not updated & {"breakwater_config", "breakwater_demo"}:
+            return
+        named = ctx.options.breakwater_config
+        self._watch = ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
+        if named and self._watch.text is None:
+            logger.error("%s: cannot be read", self._watch.path)
+        else:
+            self._take(self._watch.text or "")
+
+    def _take(self, text: str) -> None:
+        """Follow a config text; a bad one is one ERROR line, which ends a start, and the last good one stays."""
+        assert self._watch
+        built_in = (*BUILT_IN, DEMO_UPSTREAM) if ctx.options.breakwater_demo else BUILT_IN
+        try:
+            settings = parse(text, str(self._watch.path), os.environ, built_in)
+        except SettingsError as error:
+            logger.error("%s", error)  # noqa: TRY400 - one line for a person
+            return
+        if self.desk is None:
+            self.desk = handover.take() or self._start(settings)
+        self.desk.log_transitions(self.desk.memory.take(settings, time.monotonic()))
+
+    def _start(self, settings: Settings) -> Desk:
+        state, warning = state_file.load(_state_path(settings))
+        if warning:
+            logger.warning("Breakwater: %s", warning)
+        return Desk(settings, state)
+
+    async def running(self) -> None:
+        if self.desk is None:
+            return
+        fault = self_test(ctx.options)
+        self.desk.can_hold = not fault
+        if fault:
+            logger.warning(
+                "Breakwater: this mitmproxy (%s) cannot hold response headers (%s): JSON and HTML are buffered, "
+                "and a challenge in a stream is told inside the stream",
+                mitmproxy.version.VERSION,
+                fault,
+            )
+        content_view.register()
+        cautions.at_start()
+        if ctx.options.breakwater_demo:
+            self._demo = Demo()
+            self._demo_address = await self._demo.start()
+            logger.info("Breakwater: the demo upstream is behind http://%s/", DEMO_HOST)
+        self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
+
+    async def _look_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                self._look()
+            except Exception as fault:  # noqa: BLE001 - a look that fails must not end the looking
+                if self.desk:
+                    self.desk.fault("look", None, fault)
+
+    def _look(self) -> None:
+        if self._watch and (text := self._watch.poll()) is not None:
+            logger.info("Breakwater: %s has changed", self._watch.path)
+            self._take(text)
+        if self.desk and self.desk.unsaved:
+            self.desk.save(_state_path(self.desk.memory.settings))
+
+    async def done(self) -> None:
+        if self._backtest is not None:
+            print(self._backtest.report() if ctx.options.breakwater_report else self._backtest.summary())  # noqa: T201
+        if self._task:
+            self._task.cancel()
+        if self._demo:
+            await self._demo.stop()
+        content_view.unregister()
+        if self.desk and self._backtest is None:
+            self.desk.save(_state_path(self.desk.memory.settings))
+            handover.leave(self.desk)
+        self.desk = None
+
+    # -- connections ------------------------------------------------------------------------------------------
+
+    def next_layer(self, next_layer: Any) -> None:
+        if self.desk is not None:
+            # A script comes before the built-in addon, which leaves alone what is chosen already.
+            builtin: Any = ctx.master.addons
+            builtin.get("nextlayer").next_layer(next_layer)
+            held_stream.adopt(next_layer)
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        """Tunnel what need not be read: hosts that are not configured, and a person's browser on the web chats."""
+        if self.desk is None:
+            return
+        settings = self.desk.memory.settings
+        upstream = self._upstream_of(data)
+        if upstream is None:
+            data.ignore_connection = data.ignore_connection or settings.decrypt == "guarded"
+            return
+        hello = data.client_hello
+        browser = is_browser(hello.cipher_suites, [kind for kind, _ in hello.extensions])
+        if browser and upstream.family in WEB_CHAT and settings.browsers == "tunnel":
+            data.ignore_connection = True
+            self.desk.once(f"browser {upstream.name}", f"a browser at {upstream.name} is tunnelled undecrypted")
+
+    def _upstream_of(self, data: tls.ClientHelloData) -> Upstream | None:
+        """By the CONNECT or reverse target; by the client's SNI where that is a bare address (transparent mode)."""
+        assert self.desk
+        surfaces, address = self.desk.memory.surfaces, data.context.server.address
+        host, port = address[:2] if address else ("", 443)
+        sni = data.client_hello.sni
+        return surfaces.at(host, port) or (surfaces.at(sni, port) if sni and _is_address(host) else None)
+
+    def server_connect(self, data: Any) -> None:
+        if self._demo_address and data.server.address and data.server.address[0] == DEMO_HOST:
+            data.server.address = self._demo_address
+
+    # -- flows ------------------------------------------------------------------------------------------------
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        if self.desk is None or flow.response or flow.error or not flow.live:
+            return
+        try:
+            if flow.request.host == page.HOST:
+                flow.response = page.answer(self._page, flow.request)
+            else:
+                self.desk.request(flow)
+        except Exception as fault:  # noqa: BLE001 - the border: the request goes on unchanged, counted, logged once
+            self.desk.fault("request", flow, fault)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        if self.desk is None or not flow.live:
+            return
+        try:
+            self.desk.responseheaders(flow)
+        except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
+            self.desk.fault("responseheaders", flow, fault)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        self._over(flow)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        self._over(flow)
+
+    def _over(self, flow: http.HTTPFlow) -> None:
+        if self.desk is None:
+            return
+        try:
+            if not flow.live and flow not in self.desk.live:
+                self._judge_again(flow)
+            elif flow.error:
+                self.desk.error(flow)
+            else:
+                self.desk.response(flow)
+        except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
+            self.desk.fault("response", flow, fault)
+
+    def _judge_again(self, flow: http.HTTPFlow) -> None:
+        """A flow out of a file: what would have happened."""
+        assert self.desk
+        if self._backtest is None:
+            self._backtest = Backtest(self.desk.memory.settings)
+        self._backtest.judge(flow)
+
+    # -- what the page reads ----------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> str:
+        return self.desk.token if self.desk else ""
+
+    def status(self) -> Status:
+        assert self.desk
+        return status_of.status(self.desk)
+
+    def act(self, action: str, upstream: str | None, model: str | None) -> str:
+        assert self.desk
+        return act(self.desk, action, upstream, model)
+
+
+def _state_path(settings: Settings) -> str:
+    return str(Path(settings.state_path or Path(ctx.options.confdir) / "breakwater-state.json").expanduser())
+
+
+def _is_address(host: str) -> bool:
+    return not host or ":" in host or host.replace(".", "").isdigit()
+
+
+addons = [Breakwater()]

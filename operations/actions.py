@@ -1,0 +1,41 @@
+"""What a person may do to the state: the page's buttons and the commands."""
+
+from __future__ import annotations
+
+import time
+
+from operations.desk import Desk
+from policies.breaker import Breaker, Transition
+
+
+def act(desk: Desk, action: str, upstream: str | None, model: str | None) -> str:
+    """Do it and say what was done; ValueError, with a sentence for the person, where it cannot be."""
+    desk.unsaved = True
+    if action == "forget":
+        if not model:
+            raise ValueError("Which model's window should be forgotten?")
+        windows = desk.memory.windows.forget(model)
+        overflows = desk.memory.refusals.forget_overflows(None, model)
+        return f"Forgot {windows} learnt window(s) and {overflows} remembered overflow(s) of {model}."
+    if not upstream or desk.memory.surfaces.upstream(upstream) is None:
+        known = ", ".join(row.name for row in desk.memory.settings.upstreams)
+        raise ValueError(f"No upstream {upstream!r}; there are {known}.")
+    breakers = desk.memory.breakers.named(upstream)
+    now = time.monotonic()
+    desk.log_transitions([moved for breaker in breakers if (moved := _move(breaker, action, now))])
+    if action == "reset":
+        forgotten = desk.memory.refusals.reset(upstream)
+        return f"Breaker of {upstream} closed; {forgotten} remembered refusal(s) forgotten."
+    if action == "open" and any(breaker.closed for breaker in breakers):
+        raise ValueError(f"The breaker of {upstream} is disabled (breaker.open_seconds: 0).")
+    return f"Breaker of {upstream} {'opened' if action == 'open' else 'closed'}."
+
+
+def _move(breaker: Breaker, action: str, now: float) -> Transition | None:
+    if action == "open":
+        return breaker.open(now)
+    if action == "close":
+        return breaker.close(now)
+    if action == "reset":
+        return breaker.reset(now)
+    raise ValueError(f"No action {action!r}; there are open, close, reset and forget.")

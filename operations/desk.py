@@ -1,0 +1,314 @@
+"""Where flows meet the rules: builds a call from a flow, carries decisions out, and keeps what is shown of them."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import http
+
+import held_stream
+from operations import notes, state_file
+from operations.held import HeldResponse, Watched, head_of, respond
+from operations.status import Counters, DecisionRow
+from policies.breaker import Transition
+from policies.calls import Call, Role, Surface
+from policies.decisions import Decision, Forward, Refuse, Replace, Resend
+from policies.evidence import to_json
+from policies.exchange import Exchange
+from policies.guard import Guard, Outcome
+from policies.memory import Memory
+from policies.settings import Settings
+from policies.wire import encodings, requests, traits
+
+logger = logging.getLogger("breakwater")
+
+REQUEST_BYTES = 32 * 1024 * 1024
+"""A request is decoded for reading up to here; a larger one is a main request and passes."""
+DECISIONS_KEPT = 200
+KEY_BYTES = 32
+
+
+class Desk:
+    """One per run; handed on whole when mitmproxy reloads the addon."""
+
+    def __init__(self, settings: Settings, state: Mapping[str, Any]) -> None:
+        """``state``: what the state file held, empty at a first start."""
+        self.key = _key(state.get("key"))
+        self.token = secrets.token_urlsafe(24)
+        self.guard = Guard(Memory.fresh(settings, self.key))
+        self._restore(state)
+        self.counters = Counters()
+        self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
+        self.faults: dict[str, str] = {}
+        self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
+        self.can_hold = True
+        self.unsaved = False
+        self._said: set[str] = set()
+
+    @property
+    def memory(self) -> Memory:
+        return self.guard.memory
+
+    # -- one exchange -----------------------------------------------------------------------------------------
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        """A request is complete: refuse it here, pace it, or let it go."""
+        ex = self.exchange(flow, time.monotonic())
+        if ex is None:
+            return
+        self.live[flow] = ex
+        admission = self.guard.admit(ex, ex.started, time.time())
+        if isinstance(admission, Refuse):
+            respond(flow, admission.answer)
+            self.counters.avoided(ex.call.surface.upstream, admission.answer.reason)
+            self._decided(flow, ex, admission.answer.status)
+        else:
+            self._forward(flow, ex, admission)
+
+    def exchange(self, flow: http.HTTPFlow, now: float) -> Exchange | None:
+        """The exchange that a request begins; None for a host that is not configured, and for a person's page."""
+        asked = flow.request
+        surface = self.guard.recognise(
+            asked.host, asked.port, asked.method, asked.path, lambda name: asked.headers.get(name, "")
+        )
+        if surface is None or surface.role is Role.PERSON:
+            return None
+        return Exchange(flow.id, self._call(flow, surface), now, asked.host)
+
+    def _forward(self, flow: http.HTTPFlow, ex: Exchange, admission: Forward) -> None:
+        if ex.generation:
+            self.counters.sent(ex.call.surface.upstream)
+        if admission.after > 0 and held_stream.holds(flow):
+            held_stream.pause(flow, admission.after)
+            ex.notes.append(f"paced: sent {admission.after:.2f} s later")
+        self._log(flow, ex)
+
+    def _call(self, flow: http.HTTPFlow, surface: Surface) -> Call:
+        asked = flow.request
+        path, _, query = asked.path.partition("?")
+        account = self.account(flow)
+        if surface.role is not Role.GENERATION:
+            return Call(surface, asked.method, path, account)
+        raw = asked.raw_content or b""
+        encoding = asked.headers.get("content-encoding", "")
+        body = raw if not encoding else encodings.decode(raw, encoding, REQUEST_BYTES) or b""
+        return requests.read(
+            surface,
+            asked.method,
+            path,
+            lambda name: asked.headers.get(name, ""),
+            query,
+            body if len(body) <= REQUEST_BYTES else b"",
+            size=len(raw),
+            account=account,
+            hashed=self.hashed,
+            traits=(*self.memory.settings.side_requests.traits, *traits.BUILT_IN),
+        )
+
+    def account(self, flow: http.HTTPFlow) -> str:
+        """Keyed hash of Authorization, else x-api-key, else the ``token`` cookie, else the client's address."""
+        headers = flow.request.headers
+        peer = flow.client_conn.peername
+        credential = (
+            headers.get("authorization")
+            or headers.get("x-api-key")
+            or flow.request.cookies.get("token")
+            or (peer[0] if peer else "")
+        )
+        return self.hashed(credential)
+
+    def hashed(self, text: str) -> str:
+        """Keyed hash, 16 hex digits: the only form in which a credential or token is kept."""
+        return hashlib.blake2b(text.encode("utf8", "surrogateescape"), key=self.key, digest_size=8).hexdigest()
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """The upstream's headers are here: hold them, watch the stream, or let both go."""
+        ex = self.live.get(flow)
+        if ex is None or ex.refused_here or flow.response is None:
+            return
+        if ex.committed or ex.settled:
+            return
+        ex.new_connection = (flow.server_conn.timestamp_start or 0.0) >= flow.request.timestamp_start
+        head = head_of(flow.response)
+        if not self.guard.reads(ex, head):
+            flow.response.stream = flow.response.status_code != 101
+            return
+        settings = self.memory.settings
+        self.guard.begin(ex, head, time.monotonic())
+        view_bytes = settings.view_bytes if ex.generation else 0
+        if settings.mode == "observe":
+            flow.response.stream = Watched(self, flow, ex, view_bytes)
+        elif self.can_hold and held_stream.holds(flow):
+            flow.response.stream = HeldResponse(self, flow, ex, view_bytes)
+        elif head.media_type == "text/event-stream":
+            flow.response.stream = HeldResponse(self, flow, ex, view_bytes)
+            ex.committed = True
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """The exchange is over. Where nothing could be held, this is where a whole body is judged."""
+        ex = self.live.get(flow)
+        if ex is None or flow.response is None:
+            return
+        if self._is_unheld(flow, ex):
+            hold = HeldResponse(self, flow, ex, 0)
+            hold.feed(flow.response.raw_content or b"")
+            if ex.finding is None:
+                hold.finish(cut=False)
+        self._settle(flow, ex, "done")
+
+    def _is_unheld(self, flow: http.HTTPFlow, ex: Exchange) -> bool:
+        assert flow.response
+        return ex.reader is not None and ex.finding is None and not ex.refused_here and not flow.response.stream
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        ex = self.live.get(flow)
+        if ex is not None:
+            self._settle(flow, ex, "broken" if ex.finding is not None or flow.error is None else "client_left")
+
+    def _settle(self, flow: http.HTTPFlow, ex: Exchange, outcome: Outcome) -> None:
+        if ex.settled:
+            return
+        record = self.guard.settle(ex, outcome, time.monotonic(), time.time())
+        notes.describe(flow, ex)
+        self._log(flow, ex)
+        self.live.pop(flow, None)
+        path = self.memory.settings.evidence_path
+        if record is not None and path:
+            try:
+                with Path(path).open("ab") as lines:
+                    lines.write(to_json(record) + b"\n")
+            except OSError as fault:
+                self.fault("evidence", flow, fault)
+
+    # -- reports of the hold ----------------------------------------------------------------------------------
+
+    def decided(self, flow: http.HTTPFlow, ex: Exchange, decision: Decision) -> None:
+        """A held answer was decided over."""
+        upstream, finding = ex.call.surface.upstream, ex.finding
+        if finding is not None:
+            self.counters.found(upstream, finding.kind.value)
+        if isinstance(decision, Resend):
+            self.counters.resent(upstream)
+            self.counters.sent(upstream)
+            self._log(flow, ex)
+            return
+        self.counters.held(upstream, time.monotonic() - ex.headers_at)
+        if isinstance(decision, Replace):
+            self.counters.replaced(upstream, decision.answer.reason)
+            self._decided(flow, ex, decision.answer.status)
+        elif ex.comment or ex.sends > 1:
+            self._decided(flow, ex, flow.response.status_code if flow.response else None)
+
+    def streamed(self, flow: http.HTTPFlow, ex: Exchange) -> None:
+        """A running stream was ended at a refusal."""
+        assert ex.tapped
+        self.counters.refused_in_stream(ex.call.surface.upstream, ex.tapped.kind.value)
+        self._decided(flow, ex, 200)
+
+    def fault(self, kind: str, flow: http.HTTPFlow | None, fault: Exception) -> None:
+        """A fault of ours: counted, logged once per kind with the flow's id; the traffic has gone on unchanged."""
+        words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
+        if kind not in self.faults:
+            logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
+            logger.debug("Breakwater: %s", words, exc_info=fault)
+        self.faults.setdefault(kind, words)
+        self.counters.fault(kind)
+
+    # -- what is seen of it -----------------------------------------------------------------------------------
+
+    def _decided(self, flow: http.HTTPFlow, ex: Exchange, status: int | None) -> None:
+        finding = ex.tapped or ex.finding
+        surface = ex.call.surface
+        row = DecisionRow(
+            wall=time.time(),
+            flow_id=flow.id,
+            upstream=surface.upstream,
+            wire=surface.wire.value,
+            path=ex.call.path,
+            finding=finding.kind.value if finding else "",
+            reason=ex.reason,
+            comment=ex.comment,
+            wait=ex.told,
+            attempts=ex.sends,
+            status=status,
+        )
+        self.decisions.appendleft(row)
+        notes.describe(flow, ex)
+        if ex.comment:
+            ex.notes.append(ex.comment)
+        self._log(flow, ex)
+
+    def _log(self, flow: http.HTTPFlow, ex: Exchange) -> None:
+        for line in ex.notes:
+            logger.info("Breakwater: %s %s %s: %s", flow.id, ex.call.surface.upstream, ex.call.path, line)
+        ex.notes.clear()
+        self.log_transitions(ex.transitions)
+        ex.transitions.clear()
+
+    def log_transitions(self, transitions: list[Transition]) -> None:
+        for transition in transitions:
+            self.unsaved = True
+            if transition.level == "debug":
+                continue
+            if transition.level == "warning":
+                self.counters.opened(transition.upstream)
+            logger.log(
+                logging.WARNING if transition.level == "warning" else logging.INFO,
+                "Breakwater: breaker of %s: %s -> %s (%s)",
+                transition.upstream,
+                transition.before.value,
+                transition.after.value,
+                transition.reason,
+            )
+
+    def once(self, kind: str, words: str) -> None:
+        """Log one line per run of its kind."""
+        if kind not in self._said:
+            self._said.add(kind)
+            logger.info("Breakwater: %s", words)
+
+    # -- over a restart ---------------------------------------------------------------------------------------
+
+    def save(self, path: str) -> None:
+        """Write the state file; a failure is one WARNING."""
+        now, wall, memory = time.monotonic(), time.time(), self.memory
+        state = {
+            "key": self.key.hex(),
+            "breakers": memory.breakers.dump(wall, now),
+            "refusals": memory.refusals.dump(wall, now),
+            "windows": memory.windows.dump(),
+        }
+        warning = state_file.save(path, state)
+        self.unsaved = False
+        if warning:
+            logger.warning("Breakwater: %s", warning)
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        now, wall = time.monotonic(), time.time()
+        if state_file.clock_went_back(state, wall):
+            wall = state.get("saved_at", wall) if isinstance(state.get("saved_at"), int | float) else wall
+        self.memory.breakers.load(_rows(state, "breakers"), wall, now)
+        self.memory.refusals.load(_rows(state, "refusals"), wall, now)
+        for complaint in self.memory.windows.load(_rows(state, "windows"), wall):
+            logger.warning("Breakwater: state file: %s", complaint)
+
+
+def _rows(state: Mapping[str, Any], name: str) -> list[Any]:
+    rows = state.get(name, [])
+    return rows if isinstance(rows, list) else []
+
+
+def _key(text: object) -> bytes:
+    try:
+        key = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        key = b""
+    return key if len(key) == KEY_BYTES else secrets.token_bytes(KEY_BYTES)

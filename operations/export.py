@@ -1,0 +1,53 @@
+"""A refusal that no row knows, as an anonymised corpus line: what a person can send to the project."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from mitmproxy import http
+
+from operations.held import pairs
+from policies.findings import Kind
+from policies.memory import Memory
+from policies.wire import redaction
+from policies.wire.head import Head
+
+KEPT_HEADERS = frozenset({"content-type", "retry-after", "server", "x-should-retry", "bxpunish"})
+BODY_AT_MOST = 4096
+_LONG_WORD = re.compile(r"[A-Za-z0-9_\-+/=.]{24,}")
+_DIGITS = re.compile(r"\d{9,}")
+
+
+def corpus_line(memory: Memory, flow: http.HTTPFlow) -> str:
+    """One JSON line of the answer's envelope; long words, ids and all of the request but host, path and model are left out."""
+    asked, response = flow.request, flow.response
+    surface = memory.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, {})
+    if surface is None:
+        return json.dumps({"error": f"{asked.host} is no configured upstream"})
+    excerpt = flow.metadata.get("breakwater", {}).get("excerpt", "")
+    if excerpt:
+        body = excerpt
+    elif response is not None:
+        body = (response.get_text(strict=False) or "")[:BODY_AT_MOST]
+    else:
+        body = ""
+    status = response.status_code if response else 0
+    headers = {k.lower(): v for k, v in (pairs(response) if response else ()) if k.lower() in KEPT_HEADERS}
+    finding = memory.recogniser.document(surface, Head(status, tuple(headers.items())), body.encode(), whole=True)
+    if finding.kind is Kind.ANSWER:
+        return json.dumps({"error": "this is an answer: what a model wrote is not exported"})
+    line = {
+        "id": "unknown",
+        "wire": surface.wire.value,
+        "kind": finding.kind.value,
+        "request": {"method": asked.method, "host": surface.upstream, "path": asked.path.partition("?")[0]},
+        "response": {"status": status, "headers": headers, "body": _anonymous(body)},
+    }
+    return json.dumps(line, ensure_ascii=False)
+
+
+def _anonymous(body: str) -> str:
+    text = redaction.excerpt(body.encode()).decode("utf8", "replace")
+    text = _LONG_WORD.sub("X", text)
+    return _DIGITS.sub("0", text)

@@ -1,0 +1,191 @@
+"""The hold of one response: bytes to the rules, decisions to the layer, faults to the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from mitmproxy import http
+
+from policies.decisions import Answer, Commit, Decision, Replace
+from policies.exchange import Exchange
+from policies.guard import Guard
+from policies.wire.head import Head
+
+KEPT_HEADERS = ("date", "request-id", "x-request-id", "x-log-id", "set-cookie", "access-control-", "vary")
+"""Of a replaced answer; a name that ends in a dash is a prefix. All else spoke of a body that is gone."""
+
+Result = TypeVar("Result")
+Other = TypeVar("Other")
+LET_THROUGH = Commit()
+
+
+class Desk(Protocol):
+    """Where a hold reports to."""
+
+    guard: Guard
+
+    def fault(self, kind: str, flow: http.HTTPFlow, fault: Exception) -> None: ...
+
+    def decided(self, flow: http.HTTPFlow, ex: Exchange, decision: Decision) -> None: ...
+
+    def streamed(self, flow: http.HTTPFlow, ex: Exchange) -> None: ...
+
+
+def head_of(response: http.Response) -> Head:
+    return Head(response.status_code, tuple(pairs(response)))
+
+
+def pairs(message: http.Message) -> list[tuple[str, str]]:
+    """Every header field, a repeated name as often as it came."""
+    fields = message.headers.fields
+    return [(k.decode("utf8", "surrogateescape"), v.decode("utf8", "surrogateescape")) for k, v in fields]
+
+
+def respond(flow: http.HTTPFlow, answer: Answer) -> None:
+    """Put an answer of our own in place, with what an upstream's replaced answer has to keep."""
+    kept = []
+    if flow.response is not None:
+        for name, value in pairs(flow.response):
+            if any(name.lower() == k or (k[-1] == "-" and name.lower().startswith(k)) for k in KEPT_HEADERS):
+                kept.append((name, value))
+    fields = [(k.encode(), v.encode("utf8", "surrogateescape")) for k, v in (*answer.headers, *kept)]
+    flow.response = http.Response.make(answer.status, answer.body, http.Headers(fields))
+
+
+def amend(flow: http.HTTPFlow, commit: Commit) -> None:
+    assert flow.response
+    for name, value in commit.headers:
+        if value is None:
+            flow.response.headers.pop(name, None)
+        else:
+            flow.response.headers[name] = value
+
+
+class HeldResponse:
+    """A held_stream.Hold. Whatever goes wrong in here lets the upstream's bytes through unchanged."""
+
+    def __init__(self, desk: Desk, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
+        self.desk, self.flow, self.ex = desk, flow, ex
+        self.ended = False
+        self.severed = False
+        self.view = bytearray()
+        self._view_bytes = view_bytes
+        self._blind = False
+        """A rule failed: from here on nothing is read any more."""
+
+    def feed(self, data: bytes) -> Decision | None:
+        return self._safely("judge", lambda: self._feed(data), LET_THROUGH)
+
+    def finish(self, *, cut: bool) -> Decision:
+        return self._safely("judge", lambda: self._finish(cut=cut), LET_THROUGH)
+
+    def tick(self) -> Decision | None:
+        return self._safely("judge", self._tick, LET_THROUGH)
+
+    def pause(self) -> float:
+        return self._safely("clock", lambda: self.desk.guard.deadline(self.ex) - time.monotonic(), 0.0)
+
+    def unsent(self) -> Decision | None:
+        return self._safely("unsent", self._unsent, None)
+
+    def __call__(self, data: bytes) -> list[bytes]:
+        if self.ended or self.severed:
+            return []
+        before = [data] if data else []
+        chunks = before if self._blind else self._safely("tap", lambda: self._tap(data), None)
+        if chunks is None:  # the tap failed: what it had held back goes out first
+            kept_back = self.ex.reader.kept_back if self.ex.reader else b""
+            chunks = [*([kept_back] if kept_back else []), *before]
+        if len(self.view) < self._view_bytes:
+            for chunk in chunks:
+                self.view += chunk[: self._view_bytes - len(self.view)]
+        return chunks
+
+    def _feed(self, data: bytes) -> Decision | None:
+        reader, now = self.ex.reader, time.monotonic()
+        assert reader
+        finding = reader.feed(data)
+        self.desk.guard.heard(self.ex, now)
+        return None if finding is None else self._decided(self.desk.guard.decide(self.ex, finding, now, time.time()))
+
+    def _finish(self, *, cut: bool) -> Decision:
+        assert self.ex.reader
+        finding = self.ex.reader.finish(cut=cut)
+        return self._decided(self.desk.guard.decide(self.ex, finding, time.monotonic(), time.time()))
+
+    def _tick(self) -> Decision | None:
+        now = time.monotonic()
+        if now < self.desk.guard.deadline(self.ex):
+            return None
+        return self._decided(self.desk.guard.expire(self.ex, now, time.time()))
+
+    def _unsent(self) -> Decision | None:
+        decision = self.desk.guard.unsent(self.ex, time.monotonic())
+        return None if decision is None else self._decided(decision)
+
+    def _decided(self, decision: Decision) -> Decision:
+        self.desk.decided(self.flow, self.ex, decision)
+        if isinstance(decision, Replace):
+            respond(self.flow, decision.answer)
+        elif isinstance(decision, Commit):
+            amend(self.flow, decision)
+        return decision
+
+    def _tap(self, data: bytes) -> list[bytes]:
+        reader, guard, now = self.ex.reader, self.desk.guard, time.monotonic()
+        assert reader
+        tapped = reader.tap(data) if data else reader.tap_finish()
+        guard.streams(self.ex, now)
+        chunks = list(tapped.passed)
+        if tapped.finding is not None:
+            frame = guard.tapped(self.ex, tapped.finding, now)
+            self._end(chunks, frame, withheld=tapped.withheld)
+            self.desk.streamed(self.flow, self.ex)
+        return chunks
+
+    def _end(self, chunks: list[bytes], frame: bytes, *, withheld: bool) -> None:
+        """End the client's stream: with an error frame where plain text can be put in, else by a cut."""
+        assert self.flow.response
+        if withheld or "content-length" in self.flow.response.headers:
+            self.severed = True
+        else:
+            chunks.append(frame)
+            self.ended = True
+
+    def _safely(self, kind: str, act: Callable[[], Result], otherwise: Other) -> Result | Other:
+        if self._blind:
+            return otherwise
+        try:
+            return act()
+        except Exception as fault:  # noqa: BLE001 - a rule's fault must not cost the client its answer
+            self._blind = True
+            self.desk.fault(kind, self.flow, fault)
+            return otherwise
+
+
+class Watched(HeldResponse):
+    """The same in ``mode: observe``, and where the layer cannot hold: bytes pass as they come, findings are noted."""
+
+    def __call__(self, data: bytes) -> list[bytes]:
+        if not self._blind:
+            self._safely("watch", lambda: self._watch(data), None)
+        return [data] if data else []
+
+    def _watch(self, data: bytes) -> None:
+        ex, reader, now, wall = self.ex, self.ex.reader, time.monotonic(), time.time()
+        if reader is None or (ex.finding is not None and ex.tapped is not None):
+            return
+        guard = self.desk.guard
+        if ex.finding is None:
+            finding = reader.feed(data) if data else reader.finish(cut=False)
+            guard.heard(ex, now)
+            if finding is not None:
+                self.desk.decided(self.flow, ex, guard.decide(ex, finding, now, wall))
+        elif data and ex.committed:
+            tapped = reader.tap(data)
+            guard.streams(ex, now)
+            if tapped.finding is not None:
+                guard.tapped(ex, tapped.finding, now)
+                self.desk.streamed(self.flow, ex)

@@ -1,0 +1,64 @@
+"""One exchange under way: what the rules have learnt of it so far. The only mutable value that they pass around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from policies.breaker import Pass, Transition
+from policies.calls import Call, Role
+from policies.findings import Finding
+from policies.wire.head import Head
+from policies.wire.reader import Reader
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A client's request and what became of it. Times are monotonic seconds."""
+
+    flow_id: str
+    call: Call
+    started: float
+    site: str = ""
+    """Host name of the upstream, for words to the client."""
+    gap: float | None = None
+    """Seconds since the previous answer of the session ended; None where there was none."""
+    account_gap: float | None = None
+    replay: bool = False
+    side: bool = False
+    ticket: Pass | None = None
+    """The breaker's pass; None where the breaker was not asked."""
+    sends: int = 1
+    refused_here: bool = False
+    head: Head | None = None
+    headers_at: float = 0.0
+    preamble_at: float | None = None
+    reader: Reader | None = None
+    finding: Finding | None = None
+    tapped: Finding | None = None
+    """A refusal seen in the stream after the commit."""
+    committed: bool = False
+    answered: bool = False
+    settled: bool = False
+    reason: str = ""
+    comment: str = ""
+    told: int | None = None
+    """Seconds of Retry-After told to the client."""
+    waits: list[float] = field(default_factory=list)
+    """Seconds waited before each re-send."""
+    breaker_before: str = ""
+    breaker_after: str = ""
+    transitions: list[Transition] = field(default_factory=list)
+    """Breaker transitions that this exchange caused, not yet logged."""
+    notes: list[str] = field(default_factory=list)
+    """One line per re-send or window learnt, not yet logged."""
+    new_connection: bool | None = None
+    body_digest: str = ""
+
+    @property
+    def generation(self) -> bool:
+        return self.call.surface.role is Role.GENERATION
+
+    @property
+    def request_id(self) -> str:
+        """An id of our own for bodies that carry one."""
+        return "req_" + self.flow_id.replace("-", "")[:24]

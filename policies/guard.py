@@ -1,0 +1,295 @@
+"""The order of the rules for one exchange: admit, judge, decide, settle.
+
+    request   admit    side-request guard, remembered refusals, breaker, replay pacing
+    response  hold     how long its headers may wait
+              decide   verdicts.py: what a finding means for the client
+              tapped   the same for a refusal in a stream that is already running
+    end       settle   what came of it: strikes, probe, windows, sessions, evidence
+
+The side-request guard comes first, since a request that cannot fit is its caller's own fault and must cost no probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from policies import evidence, side_requests, verdicts
+from policies.breaker import Refused, tell
+from policies.calls import Call, Role, Surface
+from policies.decisions import Admission, Commit, Decision, Forward, Reason, Refuse
+from policies.exchange import Exchange
+from policies.findings import Finding, Kind
+from policies.memory import Memory
+from policies.refusals import Remembered
+from policies.replays import is_replay, pace
+from policies.wire import answers, digests, messages
+from policies.wire.head import Head
+from policies.wire.reader import Reader
+
+LONGEST_HOLD_SECONDS = 100.0
+"""After the request, re-sends included: Qwen Code gives up at 120 s (measured)."""
+BODILESS = frozenset({101, 204, 304})
+
+Outcome = Literal["done", "client_left", "broken"]
+
+
+class Guard:
+    """The rules, applied. Every ``now`` is monotonic seconds, every ``wall`` Unix seconds."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+    def recognise(self, host: str, port: int, method: str, path: str, header: Callable[[str], str]) -> Surface | None:
+        return self.memory.surfaces.recognise(host, port, method, path, header)
+
+    # -- before it is sent ------------------------------------------------------------------------------------
+
+    def admit(self, ex: Exchange, now: float, wall: float) -> Admission:
+        """Whether a request goes upstream. In ``mode: observe`` everything does."""
+        refusal = self._admit(ex, now, wall)
+        if refusal is not None:
+            ex.reason, ex.comment, ex.told = refusal.answer.reason, refusal.comment, _whole(refusal.wait)
+            if self.memory.settings.mode == "enforce":
+                ex.refused_here = True
+                return refusal
+        return Forward(pace(ex.gap, self.memory.replay_settings(ex.call)) if ex.generation else 0.0)
+
+    def _admit(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
+        if ex.call.surface.role is Role.PREPARATION:
+            refused = self.memory.breaker(ex.call).preparation(now)
+            return None if refused is None else self._breaker_refusal(ex, refused)
+        if not ex.generation:
+            return None
+        self._place(ex, now)
+        refusal = self._oversize(ex, wall) or self._remembered(ex, now)
+        if refusal is not None:
+            return refusal
+        breaker = self.memory.breaker(ex.call)
+        ex.breaker_before = breaker.state(now).state.value
+        ticket = breaker.admit(now)
+        if isinstance(ticket, Refused):
+            return self._breaker_refusal(ex, ticket)
+        ex.ticket = ticket
+        return None
+
+    def _place(self, ex: Exchange, now: float) -> None:
+        """Where the request stands among the earlier ones of its session."""
+        memory, call = self.memory, ex.call
+        ex.side = side_requests.is_side(call, memory.settings.side_requests)
+        ex.gap = memory.sessions.gap(call.session, now)
+        ex.account_gap = memory.sessions.account_gap(call.account, now)
+        ex.replay = not ex.side and is_replay(ex.gap, memory.replay_settings(call))
+
+    def _oversize(self, ex: Exchange, wall: float) -> Refuse | None:
+        call, settings = ex.call, self.memory.settings.side_requests
+        if not (settings.enabled and ex.side):
+            return None
+        surface = call.surface
+        window = self.memory.windows.effective(
+            surface.upstream, surface.family, call.model, call.thinking, call.long_context, wall
+        )
+        oversize = side_requests.check(call, settings, window.tokens if window else None)
+        if oversize is None:
+            return None
+        message = messages.side_request(estimate=oversize.estimate, window=oversize.window, model=oversize.model)
+        answer = answers.too_large(surface.wire, reason=Reason.SIDE_REQUEST, message=message)
+        comment = (
+            f"Side request refused here: about {oversize.estimate} tokens against a window of "
+            f"{oversize.effective_window} ({oversize.model})."
+        )
+        return Refuse(answer, comment)
+
+    def _remembered(self, ex: Exchange, now: float) -> Refuse | None:
+        refusals, call = self.memory.refusals, ex.call
+        found = refusals.blocked(call.account, call.surface.upstream, now)
+        if found is None and refusals.any_for(call.account):
+            found = refusals.waiting(call.account, call.digest, now, call.surface.upstream)
+        if found is None or (found.kind == "wait" and not self.memory.settings.retry_after.enforce):
+            return None
+        if found.kind in ("wait", "blocked"):
+            return self._told_again(ex, found)
+        if found.kind == "overflow" and not (ex.side and self.memory.settings.side_requests.enabled):
+            return None
+        return self._hopeless(ex, found)
+
+    def _told_again(self, ex: Exchange, found: Remembered) -> Refuse:
+        wait = tell(found.left, self.memory.settings.retry_after.cap)
+        blocked = found.kind == "blocked"
+        reason = Reason.ACCOUNT_BLOCKED if blocked else Reason.REMEMBERED_WAIT
+        text = (
+            messages.blocked(ex.site, wait=found.left)
+            if blocked
+            else messages.remembered_wait(ex.site, wait=found.left)
+        )
+        answer = answers.overloaded(
+            ex.call.surface.wire, reason=reason, message=text, wait=wait, challenge=False, request_id=ex.request_id
+        )
+        what = "this account is blocked upstream" if blocked else "the same request was refused and its wait is not over"
+        return Refuse(answer, f"Refused here: {what}, {wait} s left to wait.", wait)
+
+    def _hopeless(self, ex: Exchange, found: Remembered) -> Refuse:
+        if found.kind == "body_size":
+            reason, code = Reason.REMEMBERED_BODY_SIZE, "request_body_challenged"
+            text = messages.body_size(
+                size=ex.call.size,
+                limit=self.memory.settings.qwen_web.body_limit_bytes,
+                site=ex.site,
+                code=found.code,
+            )
+        else:
+            reason, code = Reason.REMEMBERED_OVERFLOW, "side_request_payload_too_large"
+            text = messages.remembered_overflow(model=ex.call.model)
+        answer = answers.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
+        return Refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
+
+    def _breaker_refusal(self, ex: Exchange, refused: Refused) -> Refuse:
+        wait = tell(refused.left, self.memory.settings.retry_after.cap)
+        reason = Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN
+        answer = answers.overloaded(
+            ex.call.surface.wire,
+            reason=reason,
+            message=messages.breaker_open(ex.site, wait=wait),
+            wait=wait,
+            challenge=False,
+            request_id=ex.request_id,
+        )
+        why = "one probe is finding out whether the upstream answers again" if refused.probe_out else "the breaker is open"
+        return Refuse(answer, f"Refused here: {why}; told to wait {wait} s.", wait)
+
+    # -- while it is held -------------------------------------------------------------------------------------
+
+    def reads(self, ex: Exchange, head: Head) -> bool:
+        """Whether the body of this answer is looked at at all."""
+        role = ex.call.surface.role
+        if role is Role.PERSON or ex.call.method == "HEAD" or head.status in BODILESS:
+            return False
+        if role is Role.GENERATION:
+            return True
+        if head.media_type not in ("", "application/json", "text/html", "text/json", "text/plain"):
+            return False
+        length = head.get("content-length")
+        return not (length.isdecimal() and int(length) > self.memory.settings.hold.bytes)
+
+    def begin(self, ex: Exchange, head: Head, now: float) -> None:
+        """The upstream's headers have come."""
+        ex.head, ex.headers_at, ex.preamble_at = head, now, None
+        self.heard(ex, now)
+        memory = self.memory
+        ex.reader = Reader(ex.call.surface, head, memory.recogniser, memory.settings.hold.bytes)
+
+    def heard(self, ex: Exchange, now: float) -> None:
+        """A byte came from the upstream: the probe's lease goes on."""
+        if ex.ticket is not None and ex.ticket.probe:
+            self.memory.breaker(ex.call).heard(ex.ticket, now)
+        if ex.preamble_at is None and ex.reader is not None and ex.reader.preamble:
+            ex.preamble_at = now
+
+    def deadline(self, ex: Exchange) -> float:
+        """When held headers go out at the latest."""
+        hold = self.memory.settings.hold
+        first = ex.headers_at + hold.silence_seconds if ex.preamble_at is None else ex.preamble_at + hold.seconds
+        return min(first, ex.started + LONGEST_HOLD_SECONDS)
+
+    def decide(self, ex: Exchange, finding: Finding, now: float, wall: float) -> Decision:
+        """What the client gets. What the headers alone say counts, unless the body is an answer or says it better."""
+        early = ex.reader.early if ex.reader else None
+        if early is not None and finding.kind not in (Kind.ANSWER, Kind.CHALLENGE):
+            finding = early
+        return verdicts.decide(self.memory, ex, finding, now, wall)
+
+    def expire(self, ex: Exchange, now: float, wall: float) -> Decision:
+        """The hold has lasted long enough: the headers go out, unless what has come is a refusal for certain."""
+        assert ex.reader
+        finding = ex.reader.cap()
+        if finding.kind in (Kind.ANSWER, Kind.NOTHING):
+            ex.committed = True
+            return Commit()
+        return self.decide(ex, finding, now, wall)
+
+    def unsent(self, ex: Exchange, now: float) -> Decision | None:
+        """A re-send could not reach the upstream: the refusal before it stands, told after the sends there were."""
+        if ex.finding is None or ex.committed:
+            return None
+        return verdicts.final(self.memory, ex, ex.finding, now)
+
+    def streams(self, ex: Exchange, now: float) -> None:
+        """Bytes of a running answer: the lease goes on, and the first answer frame may have come after the commit."""
+        self.heard(ex, now)
+        if not ex.answered and ex.generation and ex.tapped is None and ex.reader is not None and ex.reader.answered:
+            verdicts.answered(self.memory, ex, now)
+
+    def tapped(self, ex: Exchange, finding: Finding, now: float) -> bytes:
+        """The frame that ends a stream in which a refusal was seen."""
+        return verdicts.tapped(self.memory, ex, finding, now)
+
+    # -- afterwards -------------------------------------------------------------------------------------------
+
+    def settle(self, ex: Exchange, outcome: Outcome, now: float, wall: float) -> evidence.Record | None:
+        """What came of it. Called once per exchange, whatever happened; later calls change nothing."""
+        if ex.settled or not ex.generation:
+            return None
+        ex.settled = True
+        memory, call = self.memory, ex.call
+        reader = ex.reader
+        if reader is not None and ex.committed and not ex.answered and ex.tapped is None and reader.answered:
+            verdicts.answered(memory, ex, now)
+        if ex.ticket is not None:
+            verdicts.moved(ex, memory.breaker(call).ended(ex.ticket, now))
+        ex.breaker_after = memory.breaker(call).state(now).state.value
+        if ex.answered and not ex.side:
+            memory.sessions.finished(call.session, now, call.account)
+        if ex.answered and reader is not None and reader.usage_input:
+            self._fits(ex, reader.usage_input, wall)
+        if ex.refused_here or (outcome == "client_left" and ex.finding is None):
+            return None
+        return self._evidence(ex, wall)
+
+    def _fits(self, ex: Exchange, tokens: int, wall: float) -> None:
+        call = ex.call
+        if self.memory.windows.succeeded(
+            call.surface.upstream, call.model, call.thinking, tokens, wall, long_context=call.long_context
+        ):
+            self.memory.refusals.forget_overflows(call.surface.upstream, call.model)
+            ex.notes.append(f"learnt window of {call.model} taken back: {tokens} input tokens were answered")
+
+    def _evidence(self, ex: Exchange, wall: float) -> evidence.Record | None:
+        finding = ex.tapped or ex.finding
+        if finding is None:
+            return None
+        call = ex.call
+        wire = call.surface.wire
+        facts = evidence.Facts(
+            wall=wall,
+            upstream=call.surface.upstream,
+            wire=wire.value,
+            model=call.model,
+            session=call.session,
+            account=call.account,
+            size=call.size,
+            digest=call.digest,
+            prefix=lambda but: digests.prefix(wire, call.body, but),
+            roles=digests.roles(wire, call.body),
+            markers=digests.markers(call.body),
+            gap_session=ex.gap,
+            gap_account=ex.account_gap,
+            new_connection=ex.new_connection,
+            token=call.one_time_token,
+            attempt=ex.sends,
+            side=ex.side,
+        )
+        return self.memory.evidence.note(facts, finding)
+
+
+def _whole(wait: float | None) -> int | None:
+    return None if wait is None else int(wait)
+
+
+def is_refusal(finding: Finding | None) -> bool:
+    """Whether an upstream's answer was a refusal, for marks and counts."""
+    return finding is not None and finding.kind not in (Kind.ANSWER, Kind.NOTHING)
+
+
+def call_facts(call: Call) -> str:
+    """A request in a few words, for the log; without its query, body or credential."""
+    return f"{call.surface.upstream} {call.method} {call.path}"
