@@ -210,7 +210,12 @@ class _Cells:
     def _stands(self, index: int, *given: int) -> bool:
         """True where refusals are clearly more with it while ``given`` and the upstream are held equal."""
         strata = [table for table in self._strata(index, (*given, UPSTREAM)).values() if table.compares]
-        return _enough(sum(strata, Table())) and evidence_of_difference(strata) >= CLEAR
+        pairs = sum(min(table.having.all, table.lacking.all) for table in strata)
+        return (
+            pairs >= ENOUGH_EXCHANGES
+            and sum(table.refused for table in strata) >= ENOUGH_REFUSALS
+            and evidence_of_difference(strata) >= CLEAR
+        )
 
     def _come_together(self, index: int, other: int) -> bool:
         """True where the other is there more often with this one than without it, so that it could be mistaken for it."""
