@@ -18,6 +18,7 @@ EXCERPT_AT_MOST = 4096
 VALUE_AT_MOST = 600
 """Characters of one line."""
 LINES_AT_MOST = 20_000
+NOTHING = "Breakwater did not decide anything about this flow."
 
 TRACE = (
     ("reason", "reason"),
@@ -82,7 +83,7 @@ def describe(flow: object) -> str:
     """The decision trace, below it the replaced body and the stream's answer. Never raises, always bounded."""
     decided = _decided(flow)
     if decided is None:
-        return "Breakwater did not decide anything about this flow."
+        return NOTHING
     lines = [*_trace(decided)]
     if comment := getattr(flow, "comment", ""):
         lines += ["", _line(str(comment))]
@@ -91,7 +92,7 @@ def describe(flow: object) -> str:
     if view := _bytes(decided.get("view")):
         answer = assemble(str(decided.get("wire", "")), view)
         lines += ["", "── the stream's answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
-    return "\n".join(lines[:LINES_AT_MOST])
+    return "\n".join(lines[:LINES_AT_MOST]) or NOTHING
 
 
 def _decided(flow: object) -> Mapping[str, object] | None:

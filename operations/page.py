@@ -48,6 +48,7 @@ def make_app(source: Source) -> Flask:
     app = Flask("breakwater", static_folder=None, root_path=str(Path(__file__).parent))
     app.config.update(MAX_CONTENT_LENGTH=FORM_BYTES, PROPAGATE_EXCEPTIONS=False)
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
+    app.url_map.merge_slashes = False
     app.before_request(_guard_host)
     app.after_request(_seal)
     app.register_error_handler(HTTPException, _plain_error)
