@@ -13,10 +13,9 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.e2e.lab.script import PATIENCE_SECONDS
-from tests.e2e.lab.upstream import Upstream
 
 PROJECT = Path(__file__).resolve().parents[3]
 LAB = Path(__file__).resolve().parent
@@ -25,13 +24,21 @@ START_SECONDS = 45
 """Generous: a loaded machine takes seconds to import mitmproxy."""
 
 
+class Ports(Protocol):
+    """What a proxy has to know of an upstream."""
+
+    clear_port: int
+    tls_port: int
+    h2_port: int
+
+
 class Proxy:
     """`config` is the addon's config file (a mapping, or its text); `addon=False` starts bare mitmproxy."""
 
     def __init__(
         self,
         folder: Path,
-        upstream: Upstream,
+        upstream: Ports,
         *,
         config: Mapping[str, Any] | str | None = None,
         addon: bool = True,
@@ -146,7 +153,13 @@ class Proxy:
     def stop(self) -> None:
         """End our own process, and fail where its log holds a traceback."""
         died = self.process.poll()
-        if died is None:
+        self.end()
+        assert died is None, f"the proxy ended by itself with status {died}:\n{self.log}"
+        self.assert_quiet()
+
+    def end(self) -> None:
+        """End our own process, whatever state it is in."""
+        if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(10)
@@ -154,8 +167,6 @@ class Proxy:
             self.process.kill()
             self.process.wait(10)
         self._reader.join(PATIENCE_SECONDS)
-        assert died is None, f"the proxy ended by itself with status {died}:\n{self.log}"
-        self.assert_quiet()
 
     def assert_quiet(self, since: int = 0) -> None:
         """No traceback, and none of the errors that mitmproxy logs for a hook or layer that raised."""
