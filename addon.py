@@ -148,7 +148,7 @@ class Breakwater:
     # -- connections ------------------------------------------------------------------------------------------
 
     def next_layer(self, next_layer: Any) -> None:
-        if self.desk is not None:
+        if self.desk is not None and self.desk.can_hold:
             # A script comes before the built-in addon, which leaves alone what is chosen already.
             builtin: Any = ctx.master.addons
             builtin.get("nextlayer").next_layer(next_layer)

@@ -45,6 +45,8 @@ _pauses: weakref.WeakKeyDictionary[http.HTTPFlow, float] = weakref.WeakKeyDictio
 class Hold(Protocol):
     """What decides over one held response. None of its methods may raise, wait or block."""
 
+    held: bool
+    """False: the layer streams as it always does, through ``__call__`` alone."""
     ended: bool
     """True once ``__call__`` has returned the last bytes that the client shall get."""
     severed: bool
@@ -158,7 +160,7 @@ class HeldStream(proto.HttpStream):
     @property
     def _hold(self) -> Hold | None:
         response = getattr(self.flow, "response", None)
-        return response.stream if response and hasattr(response.stream, "unsent") else None
+        return response.stream if response and getattr(response.stream, "held", False) else None
 
     def start_response_stream(self) -> layer.CommandGenerator[None]:
         if self._hold is None:

@@ -16,22 +16,20 @@ from mitmproxy import http
 
 import held_stream
 from operations import notes, state_file
-from operations.held import HeldResponse, Watched, head_of, respond
+from operations.asked import call_of
+from operations.held import HeldResponse, Tapped, Watched, head_of, respond
 from operations.status import Counters, DecisionRow
 from policies.breaker import Transition
-from policies.calls import Call, Role, Surface
+from policies.calls import Role
 from policies.decisions import Decision, Forward, Refuse, Replace, Resend
 from policies.evidence import to_json
 from policies.exchange import Exchange
 from policies.guard import Guard, Outcome
 from policies.memory import Memory
 from policies.settings import Settings
-from policies.wire import encodings, requests, traits
 
 logger = logging.getLogger("breakwater")
 
-REQUEST_BYTES = 32 * 1024 * 1024
-"""A request is decoded for reading up to here; a larger one is a main request and passes."""
 DECISIONS_KEPT = 200
 KEY_BYTES = 32
 
@@ -81,7 +79,7 @@ class Desk:
         )
         if surface is None or surface.role is Role.PERSON:
             return None
-        return Exchange(flow.id, self._call(flow, surface), now, asked.host)
+        return Exchange(flow.id, call_of(self, flow, surface), now, asked.host)
 
     def _forward(self, flow: http.HTTPFlow, ex: Exchange, admission: Forward) -> None:
         if ex.generation:
@@ -90,40 +88,6 @@ class Desk:
             held_stream.pause(flow, admission.after)
             ex.notes.append(f"paced: sent {admission.after:.2f} s later")
         self._log(flow, ex)
-
-    def _call(self, flow: http.HTTPFlow, surface: Surface) -> Call:
-        asked = flow.request
-        path, _, query = asked.path.partition("?")
-        account = self.account(flow)
-        if surface.role is not Role.GENERATION:
-            return Call(surface, asked.method, path, account)
-        raw = asked.raw_content or b""
-        encoding = asked.headers.get("content-encoding", "")
-        body = raw if not encoding else encodings.decode(raw, encoding, REQUEST_BYTES) or b""
-        return requests.read(
-            surface,
-            asked.method,
-            path,
-            lambda name: asked.headers.get(name, ""),
-            query,
-            body if len(body) <= REQUEST_BYTES else b"",
-            size=len(raw),
-            account=account,
-            hashed=self.hashed,
-            traits=(*self.memory.settings.side_requests.traits, *traits.BUILT_IN),
-        )
-
-    def account(self, flow: http.HTTPFlow) -> str:
-        """Keyed hash of Authorization, else x-api-key, else the ``token`` cookie, else the client's address."""
-        headers = flow.request.headers
-        peer = flow.client_conn.peername
-        credential = (
-            headers.get("authorization")
-            or headers.get("x-api-key")
-            or flow.request.cookies.get("token")
-            or (peer[0] if peer else "")
-        )
-        return self.hashed(credential)
 
     def hashed(self, text: str) -> str:
         """Keyed hash, 16 hex digits: the only form in which a credential or token is kept."""
@@ -149,7 +113,7 @@ class Desk:
         elif self.can_hold and held_stream.holds(flow):
             flow.response.stream = HeldResponse(self, flow, ex, view_bytes)
         elif head.media_type == "text/event-stream":
-            flow.response.stream = HeldResponse(self, flow, ex, view_bytes)
+            flow.response.stream = Tapped(self, flow, ex, view_bytes)
             ex.committed = True
 
     def response(self, flow: http.HTTPFlow) -> None:
@@ -158,6 +122,7 @@ class Desk:
         if ex is None or flow.response is None:
             return
         if self._is_unheld(flow, ex):
+            ex.replay = False  # nothing can be sent again from here
             hold = HeldResponse(self, flow, ex, 0)
             hold.feed(flow.response.raw_content or b"")
             if ex.finding is None:

@@ -66,6 +66,8 @@ def amend(flow: http.HTTPFlow, commit: Commit) -> None:
 class HeldResponse:
     """A held_stream.Hold. Whatever goes wrong in here lets the upstream's bytes through unchanged."""
 
+    held = True
+
     def __init__(self, desk: Desk, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
         self.desk, self.flow, self.ex = desk, flow, ex
         self.ended = False
@@ -165,8 +167,16 @@ class HeldResponse:
             return otherwise
 
 
+class Tapped(HeldResponse):
+    """Where the layer cannot hold: the status is out, and a refusal is told inside the stream."""
+
+    held = False
+
+
 class Watched(HeldResponse):
-    """The same in ``mode: observe``, and where the layer cannot hold: bytes pass as they come, findings are noted."""
+    """In ``mode: observe``: bytes pass as they come, and what would have been decided is noted."""
+
+    held = False
 
     def __call__(self, data: bytes) -> list[bytes]:
         if not self._blind:

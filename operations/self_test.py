@@ -16,7 +16,7 @@ from policies.decisions import Answer, Commit, Decision, Replace
 class _Probe:
     """The hold of the self-test: holds the first byte, then puts a 529 in its place."""
 
-    ended = severed = False
+    held, ended, severed = True, False, False
 
     def __init__(self, probed: http.HTTPFlow) -> None:
         self.flow = probed

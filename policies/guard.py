@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from policies import evidence, side_requests, verdicts
+from policies import evidence, ledger, side_requests, verdicts
 from policies.breaker import Refused, tell
 from policies.calls import Call, Role, Surface
 from policies.decisions import Admission, Commit, Decision, Forward, Reason, Refuse
@@ -217,7 +217,7 @@ class Guard:
         """Bytes of a running answer: the lease goes on, and the first answer frame may have come after the commit."""
         self.heard(ex, now)
         if not ex.answered and ex.generation and ex.tapped is None and ex.reader is not None and ex.reader.answered:
-            verdicts.answered(self.memory, ex, now)
+            ledger.answered(self.memory, ex, now)
 
     def tapped(self, ex: Exchange, finding: Finding, now: float) -> bytes:
         """The frame that ends a stream in which a refusal was seen."""
@@ -233,11 +233,11 @@ class Guard:
         memory, call = self.memory, ex.call
         reader = ex.reader
         if reader is not None and ex.committed and not ex.answered and ex.tapped is None and reader.answered:
-            verdicts.answered(memory, ex, now)
+            ledger.answered(memory, ex, now)
         if ex.ticket is not None:
-            verdicts.moved(ex, memory.breaker(call).ended(ex.ticket, now))
+            ledger.moved(ex, memory.breaker(call).ended(ex.ticket, now))
         ex.breaker_after = memory.breaker(call).state(now).state.value
-        if ex.answered and not ex.side:
+        if ex.answered and not ex.side and ex.tapped is None:
             memory.sessions.finished(call.session, now, call.account)
         if ex.answered and reader is not None and reader.usage_input:
             self._fits(ex, reader.usage_input, wall)

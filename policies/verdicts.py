@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policies.breaker import Transition, tell
+from policies import ledger
+from policies.breaker import tell
 from policies.calls import Family, Role
 from policies.decisions import Commit, Decision, Reason, Replace, Resend
 from policies.exchange import Exchange
 from policies.findings import Challenge, Finding, Kind
 from policies.memory import Memory
-from policies.refusals import Facts, Words
 from policies.replays import Again, Attempt
 from policies.wire import answers, messages
 
@@ -57,7 +57,7 @@ def decide(memory: Memory, ex: Exchange, found: Finding, now: float, wall: float
     again = _again(memory, ex, finding, now)
     if again is not None:
         return again
-    _account(memory, ex, finding, now, wall)
+    ledger.account_for(memory, ex, finding, now, wall)
     return _settled(memory, ex, finding, now)
 
 
@@ -76,7 +76,7 @@ def _settled(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Deci
 
 def final(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace:
     """The honest answer to a refusal whose re-send failed to reach the upstream."""
-    _account(memory, ex, finding, now, 0.0)
+    ledger.account_for(memory, ex, finding, now, 0.0)
     if finding.kind in WAITING:
         return _overloaded(memory, ex, finding, now)
     return _hidden(memory, ex, replace(finding, status=finding.status or (ex.head.status if ex.head else None)), now)
@@ -85,28 +85,14 @@ def final(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace
 def tapped(memory: Memory, ex: Exchange, finding: Finding, now: float) -> bytes:
     """Account for a refusal in a running stream; the frame that ends it."""
     ex.tapped, ex.reason = finding, reason_of(finding).value
-    _account(memory, ex, finding, now, 0.0)
+    ledger.account_for(memory, ex, finding, now, 0.0)
     first = memory.settings.retry_after.rate_limit if finding.kind is Kind.RATE_LIMIT else None
-    wait = _wait(memory, ex, finding, now, first)
+    wait = ledger.wait_for(memory, ex, finding, now, first)
     ex.comment = f"The stream was ended at {_described(finding)}; told to wait {wait} s."
     message = _message(ex, finding, wait)
     return answers.error_frame(
         ex.call.surface.wire, finding, message=message, wait=wait, request_id=ex.request_id
     )
-
-
-def answered(memory: Memory, ex: Exchange, now: float) -> None:
-    """The first answer frame has come."""
-    ex.answered = True
-    if ex.ticket is not None:
-        moved(ex, memory.breaker(ex.call).answered(ex.ticket, now))
-    if memory.refusals.any_for(ex.call.account):
-        memory.refusals.answered(ex.call.account, ex.call.digest)
-
-
-def moved(ex: Exchange, transition: Transition | None) -> None:
-    if transition is not None:
-        ex.transitions.append(transition)
 
 
 # -- the kinds ------------------------------------------------------------------------------------------------
@@ -134,15 +120,15 @@ def _aside(memory: Memory, ex: Exchange, finding: Finding) -> Decision:
     if not (preparation and hides) or finding.ends_answer or finding.kind in (Kind.ANSWER, Kind.NOTHING):
         return Commit()
     if finding.kind is Kind.OVERLOAD:
-        return _replace(ex, finding, tell(finding.wait or memory.settings.retry_after.overload, 59))
+        return _replace(ex, finding, tell(finding.wait or memory.settings.retry_after.overload, memory.settings.retry_after.cap))
     return _hidden(memory, ex, finding, None)
 
 
 def _let_through(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Commit:
     if finding.kind is Kind.ANSWER or finding.ends_answer:
-        answered(memory, ex, now)
+        ledger.answered(memory, ex, now)
     else:
-        _ended(memory, ex, now)
+        ledger.ended(memory, ex, now)
     return _commit(ex)
 
 
@@ -173,7 +159,7 @@ def _again(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Resend
 def _body_size(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace:
     call = ex.call
     memory.refusals.hopeless(
-        call.account, call.digest, now, "body_size", **_facts(ex, finding)
+        call.account, call.digest, now, "body_size", **ledger.facts(ex, finding)
     )
     limit = memory.settings.qwen_web.body_limit_bytes
     answer = answers.too_large(
@@ -187,7 +173,7 @@ def _body_size(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Re
 
 
 def _overloaded(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace:
-    return _replace(ex, finding, _wait(memory, ex, finding, now))
+    return _replace(ex, finding, ledger.wait_for(memory, ex, finding, now))
 
 
 def _replace(ex: Exchange, finding: Finding, wait: int) -> Replace:
@@ -211,7 +197,7 @@ def _hidden(memory: Memory, ex: Exchange, finding: Finding, now: float | None) -
     if finding.kind is Kind.RATE_LIMIT:
         first = memory.settings.retry_after.rate_limit
         cap = memory.settings.retry_after.cap
-        wait = tell(finding.wait or first, cap) if now is None else _wait(memory, ex, finding, now, first)
+        wait = tell(finding.wait or first, cap) if now is None else ledger.wait_for(memory, ex, finding, now, first)
     status = finding.status if finding.status is not None and finding.status >= 400 else HIDDEN_STATUS[finding.kind]
     answer = answers.hidden(
         ex.call.surface.wire,
@@ -253,79 +239,6 @@ def _cut(ex: Exchange) -> Replace:
 def _commit(ex: Exchange, headers: tuple[tuple[str, str | None], ...] = ()) -> Commit:
     ex.committed = True
     return Commit(headers)
-
-
-# -- what is remembered of it ---------------------------------------------------------------------------------
-
-
-def _account(memory: Memory, ex: Exchange, finding: Finding, now: float, wall: float) -> None:
-    """Strikes, the probe, blocked accounts and windows."""
-    call = ex.call
-    if finding.kind is Kind.CHALLENGE and finding.challenge in (Challenge.BUSY, Challenge.CAPTCHA):
-        if ex.ticket is not None:
-            moved(ex, memory.breaker(call).challenged(ex.ticket, now))
-        return
-    _ended(memory, ex, now)
-    if finding.challenge is Challenge.BLOCKED:
-        upstream = memory.surfaces.upstream(call.surface.upstream)
-        breaker = (upstream.breaker if upstream else None) or memory.settings.breaker
-        memory.refusals.block(call.surface.upstream, call.account, now, breaker.blocked_seconds, **_words(ex, finding))
-    elif finding.kind is Kind.OVERFLOW:
-        _overflowed(memory, ex, finding, now, wall)
-
-
-def _overflowed(memory: Memory, ex: Exchange, finding: Finding, now: float, wall: float) -> None:
-    call, name = ex.call, ex.call.surface.upstream
-    if finding.window is not None and memory.windows.learn(
-        name,
-        call.model,
-        call.thinking,
-        finding.window,
-        finding.row,
-        wall,
-        family=call.surface.family,
-        long_context=call.long_context,
-    ):
-        ex.notes.append(f"learnt a window of {finding.window} tokens for {call.model}")
-    if ex.side:
-        memory.refusals.hopeless(call.account, call.digest, now, "overflow", **_facts(ex, finding))
-
-
-def _ended(memory: Memory, ex: Exchange, now: float) -> None:
-    if ex.ticket is not None:
-        moved(ex, memory.breaker(ex.call).ended(ex.ticket, now))
-
-
-def _wait(memory: Memory, ex: Exchange, finding: Finding, now: float, first: int | None = None) -> int:
-    """Seconds to tell, remembered for this request: the open window, the upstream's own wait, or ours, doubled each time."""
-    settings, call = memory.settings.retry_after, ex.call
-    if first is None:
-        first = settings.overload if finding.kind is Kind.OVERLOAD else settings.challenge
-    if finding.challenge is Challenge.BLOCKED:
-        return settings.cap
-    stated = finding.wait
-    left = memory.breaker(call).state(now).left
-    if left > 0:
-        stated = max(left, stated or 0.0)
-    ex.told = memory.refusals.told(
-        call.account,
-        call.digest,
-        now,
-        first=first,
-        cap=settings.cap,
-        stated=stated,
-        sent=ex.started,
-        **_facts(ex, finding),
-    )
-    return ex.told
-
-
-def _facts(ex: Exchange, finding: Finding) -> Facts:
-    return {"upstream": ex.call.surface.upstream, **_words(ex, finding)}
-
-
-def _words(ex: Exchange, finding: Finding) -> Words:
-    return {"model": ex.call.model, "code": finding.code, "text": finding.text, "window": finding.window}
 
 
 # -- words ----------------------------------------------------------------------------------------------------

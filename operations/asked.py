@@ -1,0 +1,58 @@
+"""From a flow's request to the values that the rules read."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mitmproxy import http
+
+from policies.calls import Call, Role, Surface
+from policies.memory import Memory
+from policies.wire import encodings, requests, traits
+
+REQUEST_BYTES = 32 * 1024 * 1024
+"""A request is decoded for reading up to here; a larger one is a main request and passes."""
+
+
+class Keeper(Protocol):
+    """Who keeps the key of the hashes."""
+
+    def hashed(self, text: str) -> str: ...
+
+    @property
+    def memory(self) -> Memory: ...
+
+
+def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface) -> Call:
+    """The body is looked at where a model is asked, and nowhere else."""
+    asked = flow.request
+    path, _, query = asked.path.partition("?")
+    account = _account(keeper, flow)
+    if surface.role is not Role.GENERATION:
+        return Call(surface, asked.method, path, account)
+    raw = asked.raw_content or b""
+    encoding = asked.headers.get("content-encoding", "")
+    body = (encodings.decode(raw, encoding, REQUEST_BYTES) or b"") if encoding else raw
+    return requests.read(
+        surface,
+        asked.method,
+        path,
+        lambda name: asked.headers.get(name, ""),
+        query,
+        body if len(body) <= REQUEST_BYTES else b"",
+        size=len(raw),
+        account=account,
+        hashed=keeper.hashed,
+        traits=(*keeper.memory.settings.side_requests.traits, *traits.BUILT_IN),
+    )
+
+
+def _account(keeper: Keeper, flow: http.HTTPFlow) -> str:
+    """Keyed hash of Authorization, else x-api-key, else the ``token`` cookie, else the client's address."""
+    headers, peer = flow.request.headers, flow.client_conn.peername
+    return keeper.hashed(
+        headers.get("authorization")
+        or headers.get("x-api-key")
+        or flow.request.cookies.get("token")
+        or (peer[0] if peer else "")
+    )
