@@ -1,16 +1,17 @@
 import os
+from pathlib import Path
 
 from operations.config_watch import LARGEST_BYTES, ConfigWatch
 
 
-def write(path, text):
+def write(path: Path, text: str) -> None:
     """Into a new file that takes the old one's place, so that the inode tells even within one tick of the clock."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
 
 
-def test_a_changed_file_is_told_once(tmp_path):
+def test_a_changed_file_is_told_once(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("mode: enforce\n")
     watch = ConfigWatch(path)
@@ -22,7 +23,7 @@ def test_a_changed_file_is_told_once(tmp_path):
     assert watch.poll() is None
 
 
-def test_a_change_of_the_same_length_within_the_clocks_tick_is_seen(tmp_path):
+def test_a_change_of_the_same_length_within_the_clocks_tick_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\n")
     stat = path.stat()
@@ -32,7 +33,7 @@ def test_a_change_of_the_same_length_within_the_clocks_tick_is_seen(tmp_path):
     assert watch.poll() == "a: 2\n"
 
 
-def test_an_empty_file_is_ignored_until_the_next_look(tmp_path):
+def test_an_empty_file_is_ignored_until_the_next_look(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\n")
     watch = ConfigWatch(path)
@@ -44,7 +45,7 @@ def test_an_empty_file_is_ignored_until_the_next_look(tmp_path):
     assert watch.poll() == "a: 2\n"
 
 
-def test_a_file_that_vanishes_keeps_the_last_text_and_is_seen_when_it_returns(tmp_path):
+def test_a_file_that_vanishes_keeps_the_last_text_and_is_seen_when_it_returns(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\n")
     watch = ConfigWatch(path)
@@ -55,7 +56,7 @@ def test_a_file_that_vanishes_keeps_the_last_text_and_is_seen_when_it_returns(tm
     assert watch.poll() == "a: 2\n"
 
 
-def test_a_file_that_was_only_touched_is_no_news(tmp_path):
+def test_a_file_that_was_only_touched_is_no_news(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\n")
     watch = ConfigWatch(path)
@@ -63,7 +64,7 @@ def test_a_file_that_was_only_touched_is_no_news(tmp_path):
     assert watch.poll() is None
 
 
-def test_a_file_that_comes_later_is_seen(tmp_path):
+def test_a_file_that_comes_later_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     watch = ConfigWatch(path)
     assert watch.text is None
@@ -72,7 +73,7 @@ def test_a_file_that_comes_later_is_seen(tmp_path):
     assert watch.poll() == "a: 1\n"
 
 
-def test_nothing_in_the_files_place_raises(tmp_path):
+def test_nothing_in_the_files_place_raises(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1\n")
     watch = ConfigWatch(path)
@@ -88,7 +89,7 @@ def test_nothing_in_the_files_place_raises(tmp_path):
     assert ConfigWatch("nul\0byte").poll() is None
 
 
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert ConfigWatch(path).text == "a: 1\n"

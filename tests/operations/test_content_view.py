@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 
 import pytest
 from mitmproxy import contentviews, http
@@ -26,32 +27,39 @@ DECIDED = {
 }
 
 
-def decided_flow(metadata=None):
-    flow = tflow.tflow(resp=True)
+def answered_flow(content: bytes = b"") -> http.HTTPFlow:
+    flow = tflow.tflow(resp=http.Response.make(200, content, {"content-type": "application/json"}))
+    assert isinstance(flow, http.HTTPFlow)
+    return flow
+
+
+def decided_flow(metadata: object = None) -> http.HTTPFlow:
+    flow = answered_flow()
     flow.metadata["breakwater"] = DECIDED if metadata is None else metadata
     flow.comment = "The upstream asked for a captcha."
     return flow
 
 
 @pytest.fixture
-def registered():
-    with taddons.context():
+def registered() -> Iterator[None]:
+    with taddons.context():  # type: ignore[no-untyped-call]
         register()
         yield
         unregister()
 
 
-def shown(flow, message, view_name="auto"):
+def shown(flow: http.HTTPFlow, message: http.Message | None, view_name: str = "auto") -> tuple[str, str]:
     """The text that mitmweb shows, and the name of the view that made it; by the calls of the version at hand."""
     if hasattr(contentviews, "prettify_message"):
         result = contentviews.prettify_message(message, flow, view_name)
         return result.text, result.view_name
+    assert message is not None
     title, lines, error = contentviews.get_message_content_view(view_name, message, flow)
     assert error is None
     return "\n".join("".join(text for _, text in line) for line in lines), title.strip()
 
 
-def test_a_decided_flows_answer_shows_the_trace_by_itself(registered):
+def test_a_decided_flows_answer_shows_the_trace_by_itself(registered: None) -> None:
     flow = decided_flow()
     text, name = shown(flow, flow.response)
     assert name == "Breakwater"
@@ -72,33 +80,32 @@ def test_a_decided_flows_answer_shows_the_trace_by_itself(registered):
     assert text.endswith("[text]\nIt is so.")
 
 
-def test_the_request_of_a_decided_flow_keeps_its_own_view(registered):
+def test_the_request_of_a_decided_flow_keeps_its_own_view(registered: None) -> None:
     flow = decided_flow()
     flow.request.headers["content-type"] = "application/json"
     flow.request.content = b'{"a": 1}'
     assert shown(flow, flow.request)[1] != "Breakwater"
 
 
-def test_a_flow_that_was_not_decided_keeps_its_own_view(registered):
-    flow = tflow.tflow(resp=True)
-    flow.response.headers["content-type"] = "application/json"
-    flow.response.content = b'{"a": 1}'
+def test_a_flow_that_was_not_decided_keeps_its_own_view(registered: None) -> None:
+    flow = answered_flow(b'{"a": 1}')
     assert shown(flow, flow.response)[1] == "JSON"
 
 
-def test_the_view_can_be_asked_for_on_any_flow(registered):
-    flow = tflow.tflow(resp=True)
+def test_the_view_can_be_asked_for_on_any_flow(registered: None) -> None:
+    flow = answered_flow()
     text, _ = shown(flow, flow.response, "breakwater")
     assert text == "Breakwater did not decide anything about this flow."
 
 
-def test_an_answer_without_a_body_shows_the_trace_too(registered):
+def test_an_answer_without_a_body_shows_the_trace_too(registered: None) -> None:
     flow = decided_flow()
-    flow.response.content = b""
+    assert flow.response is not None
+    assert flow.response.content == b""
     assert shown(flow, flow.response)[1] == "Breakwater"
 
 
-def test_registering_again_replaces(registered):
+def test_registering_again_replaces(registered: None) -> None:
     register()
     flow = decided_flow()
     assert shown(flow, flow.response)[1] == "Breakwater"
@@ -106,7 +113,7 @@ def test_registering_again_replaces(registered):
     assert names.count("breakwater") == 1
 
 
-def test_the_same_class_serves_both_versions():
+def test_the_same_class_serves_both_versions() -> None:
     view = BreakwaterView()
     flow = decided_flow()
     title, lines = view(b"", flow=flow, http_message=flow.response, content_type=None, tcp_message=None)
@@ -121,22 +128,22 @@ def test_the_same_class_serves_both_versions():
     assert view.render_priority(b"") < 0
 
 
-def test_what_is_absent_is_left_out():
+def test_what_is_absent_is_left_out() -> None:
     text = describe(decided_flow({"reason": "passed", "code": None, "waits": []}))
     assert "upstream's code" not in text
     assert "waits" not in text
     assert "──" not in text
 
 
-def test_keys_without_a_name_of_their_own_are_shown_too():
+def test_keys_without_a_name_of_their_own_are_shown_too() -> None:
     assert "pacing delay     0.5" in describe(decided_flow({"reason": "passed", "pacing_delay": 0.5}))
 
 
-def test_a_stream_without_answer_text_says_so():
+def test_a_stream_without_answer_text_says_so() -> None:
     assert describe(decided_flow({"reason": "x", "view": b": ping\n\n"})).endswith("(no answer text in it)")
 
 
-def test_the_view_of_a_saved_flow_may_be_text():
+def test_the_view_of_a_saved_flow_may_be_text() -> None:
     assert describe(decided_flow({"reason": "x", "wire": "openai", "view": STREAM.decode()})).endswith("It is so.")
 
 
@@ -144,32 +151,32 @@ def test_the_view_of_a_saved_flow_may_be_text():
     "metadata",
     [None, 5, "text", [], {}, {"view": 5}, {"excerpt": [1]}, {5: None}, {"reason": b"\xff"}, {"wire": 7, "view": b"\xff"}, {"waits": {"a": 1}}],
 )
-def test_no_metadata_makes_it_raise(metadata):
-    flow = tflow.tflow(resp=True)
+def test_no_metadata_makes_it_raise(metadata: object) -> None:
+    flow = answered_flow()
     flow.metadata["breakwater"] = metadata
     assert describe(flow)
     BreakwaterView().render_priority(b"", flow=flow, http_message=flow.response)
 
 
-def test_things_that_are_no_http_flow_do_not_make_it_raise():
+def test_things_that_are_no_http_flow_do_not_make_it_raise() -> None:
     assert "did not decide" in describe(None)
     assert "did not decide" in describe(tflow.ttcpflow())
     assert BreakwaterView().render_priority(b"", flow=tflow.tdnsflow(), http_message=None) < 0
 
 
-def test_what_is_shown_is_bounded():
+def test_what_is_shown_is_bounded() -> None:
     answer = json.dumps({"choices": [{"message": {"content": "a\n" * 200_000}}]}).encode()
     text = describe(decided_flow({"reason": "r" * 100_000, "waits": list(range(100_000)), "excerpt": "e" * 100_000, "wire": "openai", "view": answer}))
     assert len(text) < 400_000
     assert text.count("\n") <= content_view.LINES_AT_MOST
 
 
-def test_a_value_stays_on_its_line():
+def test_a_value_stays_on_its_line() -> None:
     text = describe(decided_flow({"reason": "one\ntwo\rthree"}))
     assert text.split("\n")[0] == "reason           one two three"
 
 
-def test_the_metadata_survives_a_saved_flow():
+def test_the_metadata_survives_a_saved_flow() -> None:
     flow = decided_flow()
     again = http.HTTPFlow.from_state(flow.get_state())
     assert describe(again) == describe(flow)

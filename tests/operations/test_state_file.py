@@ -2,6 +2,8 @@ import json
 import os
 import stat
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,27 +15,27 @@ STATE = {"breakers": {"zai": {"open_until": 5.0}}, "key": "ab", "saved_at": 1000
 not_as_root = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 
 
-def mode_of(path):
+def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     assert save(path, STATE) is None
     assert load(path) == ({**STATE, "version": VERSION}, None)
 
 
-def test_a_first_start_has_an_empty_state_and_no_warning(tmp_path):
+def test_a_first_start_has_an_empty_state_and_no_warning(tmp_path: Path) -> None:
     assert load(tmp_path / "state.json") == ({}, None)
 
 
-def test_the_time_of_saving_is_added_where_it_is_missing(tmp_path):
+def test_the_time_of_saving_is_added_where_it_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     save(path, {"a": 1})
     assert load(path)[0]["saved_at"] > 1_600_000_000
 
 
-def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path):
+def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     before = os.umask(0)
     try:
@@ -43,7 +45,7 @@ def test_the_file_is_its_owners_alone_whatever_the_umask(tmp_path):
     assert mode_of(path) == 0o600
 
 
-def test_a_file_that_others_could_read_is_closed_to_them_by_the_next_save(tmp_path):
+def test_a_file_that_others_could_read_is_closed_to_them_by_the_next_save(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_text("{}")
     path.chmod(0o644)
@@ -51,27 +53,28 @@ def test_a_file_that_others_could_read_is_closed_to_them_by_the_next_save(tmp_pa
     assert mode_of(path) == 0o600
 
 
-def test_the_file_is_closed_to_others_before_anything_is_in_it(tmp_path, monkeypatch):
+def test_the_file_is_closed_to_others_before_anything_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     modes = []
-    real = os.fsync
-    monkeypatch.setattr(
-        state_file.os,
-        "fsync",
-        lambda fd: (modes.append(stat.S_IMODE(os.fstat(fd).st_mode)) if stat.S_ISREG(os.fstat(fd).st_mode) else None, real(fd)),
-    )
+
+    def look(descriptor: int) -> None:
+        status = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(status):
+            modes.append(stat.S_IMODE(status))
+
+    monkeypatch.setattr(os, "fsync", look)
     save(tmp_path / "state.json", STATE)
     assert modes == [0o600]
 
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_save_that_fails_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch, where):
+def test_a_save_that_fails_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     path = tmp_path / "state.json"
     save(path, STATE)
 
-    def fail(*_):
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(state_file.os, where, fail)
+    monkeypatch.setattr(os, where, fail)
     warning = save(path, {"a": 2})
     monkeypatch.undo()
     assert warning == f"{path}: cannot be written (No space left on device); a restart will forget"
@@ -80,7 +83,7 @@ def test_a_save_that_fails_keeps_the_old_file_and_leaves_nothing_behind(tmp_path
 
 
 @pytest.mark.parametrize("state", [{"a": object()}, {"a": float("nan")}, {"a": b"x"}])
-def test_a_state_that_is_no_json_is_a_warning(tmp_path, state):
+def test_a_state_that_is_no_json_is_a_warning(tmp_path: Path, state: dict[str, Any]) -> None:
     path = tmp_path / "state.json"
     save(path, STATE)
     warning = save(path, state)
@@ -94,7 +97,7 @@ BROKEN = [b"", b"{", b"[1]", b"null", b'{"version": 1', b"\xff\xfe\x00", b"[" * 
 
 
 @pytest.mark.parametrize("data", BROKEN)
-def test_a_file_that_is_no_state_is_moved_aside_with_one_line(tmp_path, data):
+def test_a_file_that_is_no_state_is_moved_aside_with_one_line(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "state.json"
     path.write_bytes(data)
     state, warning = load(path)
@@ -107,7 +110,7 @@ def test_a_file_that_is_no_state_is_moved_aside_with_one_line(tmp_path, data):
     assert load(path) == ({}, None)
 
 
-def test_broken_files_do_not_overwrite_each_other(tmp_path):
+def test_broken_files_do_not_overwrite_each_other(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for text in ("one", "two"):
         path.write_text(text)
@@ -116,7 +119,7 @@ def test_broken_files_do_not_overwrite_each_other(tmp_path):
     assert (tmp_path / "state.json.broken-2").read_text() == "two"
 
 
-def test_a_later_versions_file_is_moved_aside_whole(tmp_path):
+def test_a_later_versions_file_is_moved_aside_whole(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     text = json.dumps({"version": VERSION + 1, "new": "thing"})
     path.write_text(text)
@@ -128,7 +131,7 @@ def test_a_later_versions_file_is_moved_aside_whole(tmp_path):
     assert not path.exists()
 
 
-def test_a_directory_in_the_files_place_is_a_warning_and_no_crash(tmp_path):
+def test_a_directory_in_the_files_place_is_a_warning_and_no_crash(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.mkdir()
     state, warning = load(path)
@@ -137,7 +140,7 @@ def test_a_directory_in_the_files_place_is_a_warning_and_no_crash(tmp_path):
     assert save(path, STATE) is not None
 
 
-def test_a_pipe_in_the_files_place_does_not_stop_the_start(tmp_path):
+def test_a_pipe_in_the_files_place_does_not_stop_the_start(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     os.mkfifo(path)
     done = threading.Thread(target=load, args=(path,), daemon=True)
@@ -146,20 +149,20 @@ def test_a_pipe_in_the_files_place_does_not_stop_the_start(tmp_path):
     assert not done.is_alive()
 
 
-def test_a_folder_that_is_missing_is_a_warning(tmp_path):
+def test_a_folder_that_is_missing_is_a_warning(tmp_path: Path) -> None:
     warning = save(tmp_path / "no" / "state.json", STATE)
     assert warning is not None
     assert "No such file or directory" in warning
     assert load(tmp_path / "no" / "state.json") == ({}, None)
 
 
-def test_a_path_that_no_system_takes_is_a_warning():
+def test_a_path_that_no_system_takes_is_a_warning() -> None:
     assert save("nul\0byte", STATE) is not None
     assert load("nul\0byte")[0] == {}
 
 
 @not_as_root
-def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         assert save(tmp_path / "state.json", STATE) is not None
@@ -167,7 +170,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path):
         tmp_path.chmod(0o700)
 
 
-def test_a_link_stays_a_link(tmp_path):
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
     real = tmp_path / "real" / "kept.json"
     real.parent.mkdir()
     link = tmp_path / "state.json"
@@ -178,7 +181,7 @@ def test_a_link_stays_a_link(tmp_path):
     assert load(link)[0]["key"] == "ab"
 
 
-def test_a_link_that_leads_in_a_circle_does_not_raise(tmp_path):
+def test_a_link_that_leads_in_a_circle_does_not_raise(tmp_path: Path) -> None:
     link = tmp_path / "state.json"
     link.symlink_to(link)
     state, warning = load(link)
@@ -187,7 +190,7 @@ def test_a_link_that_leads_in_a_circle_does_not_raise(tmp_path):
     assert save(link, STATE) is not None or load(link)[0]["key"] == "ab"
 
 
-def test_a_temporary_file_never_follows_a_planted_link(tmp_path):
+def test_a_temporary_file_never_follows_a_planted_link(tmp_path: Path) -> None:
     """Its name is random and it is created exclusively; whoever plants links for guessed names gains nothing."""
     victim = tmp_path / "victim"
     victim.write_text("mine")
@@ -197,7 +200,7 @@ def test_a_temporary_file_never_follows_a_planted_link(tmp_path):
     assert victim.read_text() == "mine"
 
 
-def test_a_file_too_large_to_be_a_state_is_moved_aside_unread(tmp_path, monkeypatch):
+def test_a_file_too_large_to_be_a_state_is_moved_aside_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_file, "LARGEST_BYTES", 100)
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"version": 1, "pad": "x" * 200}))
@@ -207,7 +210,7 @@ def test_a_file_too_large_to_be_a_state_is_moved_aside_unread(tmp_path, monkeypa
     assert "too large" in warning
 
 
-def test_the_clock_is_believed_within_a_minute():
+def test_the_clock_is_believed_within_a_minute() -> None:
     assert not clock_went_back({"saved_at": 1000.0}, 1000.0)
     assert not clock_went_back({"saved_at": 1000.0}, 9_000_000.0)
     assert not clock_went_back({"saved_at": 1000.0 + CLOCK_SLACK_SECONDS}, 1000.0)
@@ -215,6 +218,6 @@ def test_the_clock_is_believed_within_a_minute():
 
 
 @pytest.mark.parametrize("saved_at", [None, "1000", True, float("nan"), float("inf"), [], {}])
-def test_a_time_that_is_none_is_not_believed(saved_at):
+def test_a_time_that_is_none_is_not_believed(saved_at: object) -> None:
     assert clock_went_back({"saved_at": saved_at}, 1000.0)
     assert clock_went_back({}, 1000.0)

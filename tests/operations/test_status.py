@@ -15,7 +15,7 @@ from operations.status import (
 )
 
 
-def test_counters_start_at_nothing():
+def test_counters_start_at_nothing() -> None:
     counts = Counters().freeze()
     assert counts.sends == {}
     assert counts.holds == {}
@@ -23,7 +23,7 @@ def test_counters_start_at_nothing():
     assert counts.found("zai", "challenge") == 0
 
 
-def test_each_method_adds_one_under_its_labels():
+def test_each_method_adds_one_under_its_labels() -> None:
     counters = Counters()
     counters.sent("zai")
     counters.sent("zai")
@@ -48,7 +48,7 @@ def test_each_method_adds_one_under_its_labels():
     assert counts.faults == {"judge": 1}
 
 
-def test_what_was_frozen_no_longer_changes():
+def test_what_was_frozen_no_longer_changes() -> None:
     counters = Counters()
     counters.sent("zai")
     counters.held("zai", 1)
@@ -61,7 +61,7 @@ def test_what_was_frozen_no_longer_changes():
 
 @settings(max_examples=100)
 @given(st.lists(st.floats(-1, 1000), max_size=50))
-def test_every_hold_falls_into_one_bucket(seconds):
+def test_every_hold_falls_into_one_bucket(seconds: list[float]) -> None:
     counters = Counters()
     for each in seconds:
         counters.held("zai", each)
@@ -74,7 +74,7 @@ def test_every_hold_falls_into_one_bucket(seconds):
     assert abs(holds["zai"].seconds - sum(max(each, 0) for each in seconds)) < 0.001
 
 
-def test_a_hold_on_an_edge_belongs_to_the_bucket_that_ends_there():
+def test_a_hold_on_an_edge_belongs_to_the_bucket_that_ends_there() -> None:
     counters = Counters()
     counters.held("zai", HOLD_BUCKETS[0])
     counters.held("zai", HOLD_BUCKETS[-1] + 1)
@@ -83,7 +83,7 @@ def test_a_hold_on_an_edge_belongs_to_the_bucket_that_ends_there():
     assert counts[-1] == 1
 
 
-def test_labels_without_end_are_counted_together():
+def test_labels_without_end_are_counted_together() -> None:
     counters = Counters()
     for number in range(LABELS_AT_MOST + 50):
         counters.fault(f"fault {number}")
@@ -97,7 +97,7 @@ def test_labels_without_end_are_counted_together():
     assert sum(counts.holds["other"].counts) == 50
 
 
-def test_a_status_becomes_json_with_every_row():
+def test_a_status_becomes_json_with_every_row() -> None:
     counters = Counters()
     counters.avoided("zai", "breaker_open")
     counters.held("zai", 0.5)

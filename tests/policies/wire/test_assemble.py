@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,19 +10,19 @@ from policies.calls import Wire
 from policies.wire.assemble import READ_AT_MOST, WRITE_AT_MOST, assemble
 
 
-def stream(*values, end="\n\n"):
+def stream(*values: object, end: str = "\n\n") -> bytes:
     return "".join(f"data: {json.dumps(value, ensure_ascii=False)}{end}" for value in values).encode()
 
 
-def events(*values):
+def events(*values: dict[str, Any]) -> bytes:
     return "".join(f"event: {value['type']}\ndata: {json.dumps(value)}\n\n" for value in values).encode()
 
 
-def chunk(**delta):
+def chunk(**delta: object) -> dict[str, Any]:
     return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]}
 
 
-def test_an_anthropic_stream_becomes_thinking_text_and_tool():
+def test_an_anthropic_stream_becomes_thinking_text_and_tool() -> None:
     body = events(
         {"type": "message_start", "message": {"content": []}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": ""}},
@@ -40,7 +41,7 @@ def test_an_anthropic_stream_becomes_thinking_text_and_tool():
     assert assemble(Wire.ANTHROPIC, body) == '[thinking]\nHm, yes.\n\n[text]\nIt is so.\n\n[tool look]\n{"at":1}'
 
 
-def test_two_calls_of_one_tool_stay_apart():
+def test_two_calls_of_one_tool_stay_apart() -> None:
     body = events(
         {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "name": "look"}},
         {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "name": "look"}},
@@ -50,7 +51,7 @@ def test_two_calls_of_one_tool_stay_apart():
     assert assemble("anthropic", body) == "[tool look #2]\n{2}\n\n[tool look]\n{1}"
 
 
-def test_an_openai_stream_becomes_thinking_text_and_tools():
+def test_an_openai_stream_becomes_thinking_text_and_tools() -> None:
     body = stream(
         chunk(role="assistant", content=""),
         chunk(reasoning_content="Hm."),
@@ -63,7 +64,7 @@ def test_an_openai_stream_becomes_thinking_text_and_tools():
     assert assemble(Wire.OPENAI, body) == '[thinking]\nHm.\n\n[text]\n你好\n\n[tool look]\n{"a":1}'
 
 
-def test_a_responses_stream_becomes_its_parts():
+def test_a_responses_stream_becomes_its_parts() -> None:
     body = events(
         {"type": "response.created", "response": {"output": []}},
         {"type": "response.reasoning_summary_text.delta", "item_id": "r", "delta": "Hm."},
@@ -76,7 +77,7 @@ def test_a_responses_stream_becomes_its_parts():
     assert assemble(Wire.RESPONSES, body) == "[thinking]\nHm.\n\n[text]\nSo be it.\n\n[tool look]\n{}"
 
 
-def test_a_qwen_web_stream_becomes_its_phases():
+def test_a_qwen_web_stream_becomes_its_phases() -> None:
     thought = {"summary_title": {"content": ["T"]}, "summary_thought": {"content": ["first"]}}
     grown = {"summary_thought": {"content": ["first", "second"]}}
     body = stream(
@@ -91,7 +92,7 @@ def test_a_qwen_web_stream_becomes_its_phases():
     assert assemble(Wire.QWEN_WEB, body) == "[thinking]\nfirst\nsecond\n\n[text]\nAnswer"
 
 
-def test_a_zai_web_stream_becomes_its_phases():
+def test_a_zai_web_stream_becomes_its_phases() -> None:
     body = stream(
         {"type": "chat:completion", "data": {"delta_content": "Hm.", "phase": "thinking"}},
         {"type": "chat:completion", "data": {"delta_content": "Yes", "phase": "answer"}},
@@ -101,7 +102,7 @@ def test_a_zai_web_stream_becomes_its_phases():
 
 
 @pytest.mark.parametrize("texts", [("Hel", "lo"), ("Hel", "Hello")])
-def test_a_native_stream_is_read_with_and_without_incremental_output(texts):
+def test_a_native_stream_is_read_with_and_without_incremental_output(texts: tuple[str, str]) -> None:
     frames = [{"output": {"choices": [{"message": {"role": "assistant", "content": text}}]}} for text in texts]
     assert assemble(Wire.DASHSCOPE_NATIVE, stream(*frames)) == "[text]\nHello"
 
@@ -116,41 +117,41 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("wire", "value", "text"), ANSWERS)
-def test_an_answer_in_one_piece_is_read_too(wire, value, text):
+def test_an_answer_in_one_piece_is_read_too(wire: str, value: dict[str, Any], text: str) -> None:
     assert assemble(wire, json.dumps(value).encode()) == text
 
 
 @pytest.mark.parametrize("end", ["\n\n", "\r\n\r\n", "\r\r"])
-def test_every_line_ending_of_event_streams_is_known(end):
+def test_every_line_ending_of_event_streams_is_known(end: str) -> None:
     assert assemble("openai", stream(chunk(content="a"), chunk(content="b"), end=end)) == "[text]\nab"
 
 
-def test_separators_that_json_may_hold_do_not_end_a_line():
+def test_separators_that_json_may_hold_do_not_end_a_line() -> None:
     assert assemble("openai", stream(chunk(content="a\u2028b\u0085c"))) == "[text]\na\u2028b\u0085c"
 
 
-def test_frames_of_another_shape_say_nothing_and_stop_nothing():
+def test_frames_of_another_shape_say_nothing_and_stop_nothing() -> None:
     body = stream(chunk(content="a"), {"choices": 5}, {"choices": [None]}, [1], 7, {"error": {"code": "1302"}}, chunk(content="b"))
     assert assemble("openai", body + b"data: {broken\n\ndata: nul") == "[text]\nab"
 
 
-def test_a_cut_stream_shows_what_came():
+def test_a_cut_stream_shows_what_came() -> None:
     whole = stream(chunk(content="one "), chunk(content="two"))
     assert assemble("openai", whole[:-20]) == "[text]\none "
 
 
-def test_thinking_between_texts_stays_between_them():
+def test_thinking_between_texts_stays_between_them() -> None:
     body = stream(chunk(content="a"), chunk(reasoning_content="b"), chunk(content="c"))
     assert assemble("openai", body) == "[text]\na\n\n[thinking]\nb\n\n[text]\nc"
 
 
-def test_what_is_no_answer_is_empty():
+def test_what_is_no_answer_is_empty() -> None:
     assert assemble("openai", b"") == ""
     assert assemble("openai", b"<html>") == ""
     assert assemble("anthropic", b'{"type":"error","error":{"message":"no"}}') == ""
 
 
-def test_a_long_answer_is_cut_with_a_word_about_it():
+def test_a_long_answer_is_cut_with_a_word_about_it() -> None:
     body = stream(*(chunk(content="y" * 10_000) for _ in range(60)))
     text = assemble("openai", body)
     assert text.endswith("[… cut here]")
@@ -160,7 +161,7 @@ def test_a_long_answer_is_cut_with_a_word_about_it():
 
 @settings(max_examples=150)
 @given(st.sampled_from([*map(str, Wire), "", "unheard-of"]), st.binary(max_size=200))
-def test_no_bytes_make_it_raise(wire, body):
+def test_no_bytes_make_it_raise(wire: str, body: bytes) -> None:
     assemble(wire, body)
     assemble(wire, b"data: " + body + b"\n\n")
 
@@ -173,7 +174,7 @@ TYPES = st.sampled_from(["content_block_start", "content_block_delta", "message"
 
 @settings(max_examples=200)
 @given(st.sampled_from(list(Wire)), st.dictionaries(NAMES, SHAPES, max_size=4), TYPES)
-def test_no_shape_makes_it_raise(wire, value, kind):
+def test_no_shape_makes_it_raise(wire: str, value: dict[str, Any], kind: str) -> None:
     assemble(wire, stream({**value, "type": kind}))
 
 
@@ -181,7 +182,7 @@ CORPUS = Path(__file__).parents[2] / "corpus" / "replies.jsonl"
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="no corpus beside the tests")
-def test_every_answer_of_the_corpus_is_read_without_a_fault():
+def test_every_answer_of_the_corpus_is_read_without_a_fault() -> None:
     for line in CORPUS.read_text(encoding="utf-8").splitlines():
         reply = json.loads(line)
         response = reply["response"]
