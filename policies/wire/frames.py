@@ -52,11 +52,12 @@ class Framer:
     A frame longer than ``limit`` bytes makes it give up: ``overrun`` is True, nothing is kept and nothing comes any more.
     """
 
-    __slots__ = ("_buffer", "_limit", "_seen", "overrun")
+    __slots__ = ("_buffer", "_carriage", "_limit", "_seen", "overrun")
 
     def __init__(self, limit: int = TAIL_LIMIT) -> None:
         self._buffer = bytearray()
         self._seen = 0
+        self._carriage = False
         self._limit = limit
         self.overrun = False
 
@@ -69,15 +70,23 @@ class Framer:
         if self._buffer:
             self._buffer += chunk
             buffer = self._buffer
+        self._carriage = self._carriage or b"\r" in chunk
         start = 0
-        where = _BLANK_LINE.search(buffer, max(0, self._seen - _LOOK_BACK))
-        while where is not None:
-            end = where.end()
+        end = self._boundary(buffer, max(0, self._seen - _LOOK_BACK))
+        while end:
             raws.append(bytes(buffer[start:end]))
             start = end
-            where = _BLANK_LINE.search(buffer, end)
+            end = self._boundary(buffer, end)
         self._keep(buffer, start)
         return raws
+
+    def _boundary(self, buffer: bytes | bytearray, start: int) -> int:
+        """Where the frame ends; 0 where it does not. A stream without any CR, the usual one, needs no pattern."""
+        if not self._carriage:
+            at = buffer.find(b"\n\n", start)
+            return at + 2 if at >= 0 else 0
+        where = _BLANK_LINE.search(buffer, start)
+        return where.end() if where else 0
 
     def _keep(self, buffer: bytes | bytearray, start: int) -> None:
         if buffer is self._buffer:

@@ -111,7 +111,7 @@ class Reader:
         self.decided = finding
         if finding.kind not in _UNREAD and not finding.ends_answer:
             self._tap.pass_through()  # whoever commits this means it to pass as it is
-        self._framer = Framer()
+        self._framer, self._document = Framer(), bytearray()
         return finding
 
     def _read(self, data: bytes) -> Finding | None:
@@ -176,4 +176,7 @@ class Reader:
         return self._recogniser.document(self._surface, self._head, body, whole=whole)
 
     def _nothing(self, row: str) -> Finding:
-        return self.early or Finding(Kind.NOTHING, row=row)
+        """No body that says anything: the head speaks, where it says anything."""
+        if self.early is not None:
+            return self.early
+        return self._odd(b"", whole=True) if self._head.status >= 400 else Finding(Kind.NOTHING, row=row)

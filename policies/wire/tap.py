@@ -41,6 +41,9 @@ ANSWER_STARTS: tuple[tuple[bytes, str], ...] = (
 
 _ANSWER_START = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:" + b"|".join(row for row, _ in ANSWER_STARTS) + rb")")
 
+_QUIET = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::[^\r\n]*[\r\n]+)*\Z")
+"""Nothing but blank and whole comment lines so far: they pass, whatever follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tapped:
@@ -50,7 +53,7 @@ class Tapped:
     finding: Finding | None = None
     """The refusal that closes the stream here; what it stands in is not in ``passed``."""
     withheld: bool = False
-    """Encoded bytes were kept back for good: cut the stream, plain text does not fit into it."""
+    """Cut the stream: encoded bytes were kept back for good, or a frame stands open, and no plain text fits there."""
 
 
 _NOTHING = Tapped()
@@ -110,9 +113,7 @@ class Tap:
         if finding is None:
             return self._release(b"")
         self._closed = True
-        if self._encoded:
-            return Tapped(finding=finding, withheld=True)
-        return Tapped((), finding)
+        return Tapped((), finding, withheld=self._encoded or self._passed_of_frame)
 
     def _plain(self, chunk: bytes) -> bytes | None:
         """The decoded chunk; None where nothing is to be watched from here on."""
@@ -139,7 +140,7 @@ class Tap:
             return None
         frame = parse(raw)
         if near:
-            self.usage_input = max(usage.input_tokens(frame.data) or 0, self.usage_input or 0) or None
+            self.usage_input = max(usage.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
         document = bare_document(frame) if suspicious else None
         if document is not None:
             finding: Finding | None = self._recogniser.document(self._surface, self._head, document, whole=True)
@@ -169,14 +170,17 @@ class Tap:
         if self._framer.begins(_ANSWER_START):
             self._passed_of_frame = True
             return self._release(chunk)
+        if self._framer.begins(_QUIET):
+            return self._release(chunk)
         if tail > HELD_BACK or (self._encoded and self._kept and len(self._kept) + len(chunk) > HELD_BACK):
             return self._too_long(chunk)
         if self._encoded:
             self._kept += chunk
             return _NOTHING
         whole = self._kept + chunk if self._kept else chunk
-        self._kept = whole[len(whole) - tail :]
-        return Tapped(self._chunks(whole[: len(whole) - tail]))
+        keep = max(len(whole) - tail, 0)  # of an unfinished frame, comment lines may be with the client already
+        self._kept = whole[keep:]
+        return Tapped(self._chunks(whole[:keep]))
 
     def _too_long(self, chunk: bytes) -> Tapped:
         """More than may be held back: a page that shows its markers by now is told, all else goes on."""
