@@ -5,8 +5,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from policies.calls import Wire
 from policies.evidence import Evidence, Facts, Record, refused, to_json
 from policies.findings import ANSWER, Challenge, Finding, Kind
+from policies.wire import digests
 
 HISTORY = "abc"
 """A conversation, one letter a message; its slices stand for digests."""
@@ -57,6 +59,33 @@ def test_a_conversation_that_grew_is_neither_shrunk_nor_changed(grown: str) -> N
 @pytest.mark.parametrize("history", ["xbcde", "axc", "ab", "xy"])
 def test_another_beginning_is_a_changed_prefix(history: str) -> None:
     assert second(**said(history)).prefix_changed is True
+
+
+@pytest.mark.parametrize(
+    ("later", "changed"),
+    [
+        (["q1", "a1", "q2", "a2", "q3"], False),
+        (["q1", "a1", "q2"], False),
+        (["q1", "a1", "q2", "a2", "r1", "r2", "r3"], False),
+        (["summary", "a1", "q2", "a2", "q3"], True),
+        (["q1", "q2"], True),
+        (["q1", "edited", "q2"], True),
+    ],
+)
+def test_a_changed_history_is_known_by_its_bytes(later: list[str], changed: bool) -> None:
+    def facts(texts: list[str]) -> Facts:
+        body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text} for text in texts]})
+        return replace(
+            FIRST,
+            size=len(body),
+            digest=digests.asked(Wire.ANTHROPIC, body),
+            prefix=lambda but: digests.prefix(Wire.ANTHROPIC, body, but),
+            roles=digests.roles(Wire.ANTHROPIC, body),
+        )
+
+    evidence = Evidence()
+    evidence.note(facts(["q1", "a1", "q2"]), ANSWER)
+    assert evidence.note(facts(later), ANSWER).prefix_changed is changed
 
 
 def test_a_shorter_body_has_shrunk_whatever_its_beginning() -> None:
