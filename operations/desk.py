@@ -24,6 +24,7 @@ from policies.calls import Role
 from policies.decisions import Decision, Forward, Refuse, Replace, Resend
 from policies.evidence import to_json
 from policies.exchange import Exchange
+from policies.findings import Kind
 from policies.guard import Guard, Outcome
 from policies.memory import Memory
 from policies.settings import Settings
@@ -143,6 +144,7 @@ class Desk:
             return
         record = self.guard.settle(ex, outcome, time.monotonic(), time.time())
         notes.describe(flow, ex)
+        self.unsaved = self.unsaved or bool(ex.notes)  # a window was taken back
         self._log(flow, ex)
         self.live.pop(flow, None)
         path = self.memory.settings.evidence_path
@@ -160,6 +162,7 @@ class Desk:
         upstream, finding = ex.call.surface.upstream, ex.finding
         if finding is not None:
             self.counters.found(upstream, finding.kind.value)
+            self.unsaved = self.unsaved or finding.kind in (Kind.CHALLENGE, Kind.OVERFLOW)
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
             self.counters.sent(upstream)

@@ -1,0 +1,111 @@
+"""Exchanges for the rule tests: real rules, real bytes, a clock that is an argument."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies.calls import Call
+from policies.decisions import Admission, Decision, Forward
+from policies.exchange import Exchange
+from policies.guard import Guard
+from policies.memory import Memory
+from policies.settings import Settings
+from policies.settings_file import parse
+from policies.wire import requests, traits
+from policies.wire.head import Head
+from policies.wire.surfaces import BUILT_IN
+
+MTOP = json.dumps(
+    {
+        "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],
+        "data": {"url": "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=SECRETTOKEN&action=captcha"},
+    },
+    ensure_ascii=False,
+).encode()
+OK = json.dumps(
+    {"id": "c", "object": "chat.completion", "choices": [{"index": 0, "message": {"content": "hi"}}], "usage": {}}
+).encode()
+SURFACES = {
+    "zai": ("api.z.ai", "/api/anthropic/v1/messages"),
+    "zai-openai": ("api.z.ai", "/api/paas/v4/chat/completions"),
+    "zcode": ("zcode.z.ai", "/api/v1/zcode-plan/anthropic/v1/messages"),
+    "qwen-chat": ("chat.qwen.ai", "/api/v2/chat/completions"),
+    "dashscope": ("dashscope.aliyuncs.com", "/compatible-mode/v1/chat/completions"),
+    "bigmodel": ("open.bigmodel.cn", "/api/paas/v4/chat/completions"),
+}
+_ids = itertools.count(1)
+
+
+def settings(text: str = "") -> Settings:
+    return parse(text, "config.yaml", {}, BUILT_IN)
+
+
+@dataclass
+class Desk:
+    """A guard with a clock."""
+
+    text: str = ""
+    now: float = 1000.0
+    guard: Guard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.guard = Guard(Memory.fresh(settings(self.text), b"k" * 32))
+
+    @property
+    def memory(self) -> Memory:
+        return self.guard.memory
+
+    @property
+    def wall(self) -> float:
+        return 1.8e9 + self.now
+
+    def call(self, where: str, body: dict[str, Any] | bytes, account: str = "a", path: str = "", **headers: str) -> Call:
+        host, usual = SURFACES[where]
+        surface = self.guard.recognise(host, 443, "POST", path or usual, lambda name: headers.get(name, ""))
+        assert surface
+        raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
+        return requests.read(
+            surface,
+            "POST",
+            path or usual,
+            lambda name: headers.get(name.lower().replace("-", "_"), ""),
+            "",
+            raw,
+            size=len(raw),
+            account=account,
+            hashed=lambda text: f"h({len(text)})",
+            traits=traits.BUILT_IN,
+        )
+
+    def ask(self, where: str = "zai", text: str = "hi", *, account: str = "a", **extra: Any) -> tuple[Exchange, Admission]:
+        headers = extra.pop("headers", {})
+        path = extra.pop("path", "")
+        body = {"model": "glm-5.3", "max_tokens": 32000, "messages": [{"role": "user", "content": text}], **extra}
+        call = self.call(where, body, account, path, **headers)
+        ex = Exchange(f"flow-{next(_ids)}", call, self.now, SURFACES[where][0])
+        return ex, self.guard.admit(ex, self.now, self.wall)
+
+    def sent(self, where: str = "zai", text: str = "hi", **more: Any) -> Exchange:
+        ex, admission = self.ask(where, text, **more)
+        assert isinstance(admission, Forward), admission
+        return ex
+
+    def reply(self, ex: Exchange, body: bytes, status: int = 200, *, cut: bool = False, **headers: str) -> Decision:
+        """The whole answer at once; the decision that was made over it."""
+        fields = {"content-type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
+        self.guard.begin(ex, Head(status, tuple(fields.items())), self.now)
+        assert ex.reader
+        finding = (ex.reader.feed(body) if body else None) or ex.reader.finish(cut=cut)
+        return self.guard.decide(ex, finding, self.now, self.wall)
+
+    def settle(self, ex: Exchange) -> None:
+        self.guard.settle(ex, "done", self.now, self.wall)
+
+    def turn(self, where: str = "zai", text: str = "hi", body: bytes = OK, status: int = 200, **more: Any) -> Decision:
+        ex = self.sent(where, text, **more)
+        decision = self.reply(ex, body, status)
+        self.settle(ex)
+        return decision

@@ -1,0 +1,400 @@
+"""The order of the rules, through the whole of policies/."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from policies.breaker import State
+from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace, Resend
+from policies.exchange import Exchange
+from policies.findings import Kind
+from policies.wire.head import Head
+from tests.policies.exchanges import MTOP, OK, Desk
+
+CODE_3007 = b'{"code":3007,"msg":"captcha verify failed"}'
+CODE_3012 = b'{"code":3012,"msg":"request has been blocked due to unusual activity"}'
+OVERFLOW = (
+    b'{"error":{"message":"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 6000]",'
+    b'"type":"invalid_request_error","param":null,"code":"invalid_parameter_error"}}'
+)
+
+
+def zai_error(code: str, message: str) -> bytes:
+    return json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False).encode()
+
+
+def answer_of(decision: Decision | Refuse | Forward) -> Answer:
+    assert isinstance(decision, Replace | Refuse), decision
+    return decision.answer
+
+
+def header(answer: Answer, name: str) -> str | None:
+    return {k.lower(): v for k, v in answer.headers}.get(name)
+
+
+class TestChallenges:
+    @pytest.mark.parametrize(
+        ("where", "status", "kind"),
+        [("zai", 529, "overloaded_error"), ("zai-openai", 503, "server_error"), ("qwen-chat", 503, "server_error")],
+    )
+    def test_a_challenge_in_a_200_becomes_the_wires_own_overload_with_a_wait(
+        self, where: str, status: int, kind: str
+    ) -> None:
+        answer = answer_of(Desk().turn(where, body=MTOP))
+        assert (answer.status, header(answer, "retry-after")) == (status, "30")
+        assert json.loads(answer.body)["error"]["type"] == kind
+        assert b"SECRETTOKEN" not in answer.body
+
+    def test_three_in_a_row_open_the_breaker_and_the_last_is_told_the_window(self) -> None:
+        desk = Desk()
+        told = [header(answer_of(desk.turn(text=f"q{n}", body=MTOP)), "retry-after") for n in range(3)]
+        assert told == ["30", "30", "59"]
+        refused = desk.ask(text="another")[1]
+        assert header(answer_of(refused), "x-breakwater") == "breaker_open"
+
+    def test_an_answer_in_between_clears_the_strikes(self) -> None:
+        desk = Desk()
+        for n, body in enumerate([MTOP, MTOP, OK, MTOP, MTOP]):
+            desk.turn(text=f"q{n}", body=body)
+        assert isinstance(desk.ask(text="next")[1], Forward)
+
+    def test_the_same_request_is_told_longer_when_it_is_challenged_again_after_its_wait(self) -> None:
+        desk = Desk()
+        assert header(answer_of(desk.turn(body=MTOP)), "retry-after") == "30"
+        desk.now += 31
+        assert header(answer_of(desk.turn(body=MTOP)), "retry-after") == "59"
+
+    def test_the_upstreams_own_wait_goes_before_ours_and_a_longer_one_is_told_in_words(self) -> None:
+        desk = Desk()
+        assert header(answer_of(desk.reply(desk.sent(), MTOP, retry_after="12")), "retry-after") == "12"
+        answer = answer_of(desk.reply(desk.sent(text="b"), MTOP, retry_after="600"))
+        assert header(answer, "retry-after") == "59"
+        assert b"600" in answer.body
+
+    def test_on_a_path_that_asks_no_model_it_is_told_truthfully_without_a_strike(self) -> None:
+        desk = Desk()
+        for n in range(4):
+            answer = answer_of(desk.turn(text=f"q{n}", body=MTOP, path="/api/anthropic/v1/messages/count_tokens"))
+            assert answer.status == 529
+        assert desk.memory.breakers.of("zai", "a").state(desk.now).strikes == 0
+
+    def test_an_account_that_was_blocked_is_refused_here_and_others_are_not(self) -> None:
+        desk = Desk()
+        answer = answer_of(desk.turn("zcode", body=CODE_3012, status=405))
+        assert (answer.status, header(answer, "retry-after")) == (529, "59")
+        assert header(answer_of(desk.ask("zcode", "other")[1]), "x-breakwater") == "account_blocked"
+        assert isinstance(desk.ask("zcode", account="b")[1], Forward)
+        desk.now += 1801
+        assert isinstance(desk.ask("zcode", "other")[1], Forward)
+
+    def test_a_body_at_the_limit_of_the_web_chat_is_hopeless_and_remembered(self) -> None:
+        desk = Desk()
+        big = "x" * 140_000
+        answer = answer_of(desk.turn("qwen-chat", big, body=MTOP))
+        assert (answer.status, header(answer, "x-should-retry"), header(answer, "retry-after")) == (413, "false", None)
+        again = answer_of(desk.ask("qwen-chat", big)[1])
+        assert header(again, "x-breakwater") == "remembered_body_size"
+        assert desk.memory.breakers.of("qwen-chat", "a").state(desk.now).strikes == 0
+        desk.now += 601
+        assert isinstance(desk.ask("qwen-chat", big)[1], Forward)
+
+
+class TestPreparation:
+    path = "/api/v2/chats/new"
+
+    def test_is_refused_while_the_breaker_is_open_and_passes_after_without_taking_the_probe(self) -> None:
+        desk = Desk()
+        for n in range(3):
+            desk.turn("qwen-chat", f"q{n}", body=MTOP)
+        assert isinstance(desk.ask("qwen-chat", path=self.path)[1], Refuse)
+        desk.now += 60
+        assert isinstance(desk.ask("qwen-chat", path=self.path)[1], Forward)
+        assert desk.sent("qwen-chat", "probe").ticket is not None
+        assert isinstance(desk.ask("qwen-chat", path=self.path)[1], Refuse)
+
+    def test_neither_its_challenge_nor_its_success_counts(self) -> None:
+        desk = Desk()
+        desk.turn("qwen-chat", "a", body=MTOP)
+        desk.turn("qwen-chat", path=self.path, body=b'{"success":true,"data":{"id":"C"}}')
+        assert answer_of(desk.turn("qwen-chat", path=self.path, body=MTOP)).status == 503
+        assert desk.memory.breakers.of("qwen-chat", "a").state(desk.now).strikes == 1
+
+    def test_any_refusal_hidden_in_a_200_gets_its_status(self) -> None:
+        body = b'{"success":false,"data":{"code":"unauthorized","details":"Token has expired, please log in again."}}'
+        assert answer_of(Desk().turn("qwen-chat", path=self.path, body=body)).status == 401
+
+
+class TestProbe:
+    def opened(self) -> Desk:
+        desk = Desk()
+        for n in range(3):
+            desk.turn(text=f"q{n}", body=MTOP)
+        desk.now += 59
+        return desk
+
+    def state(self, desk: Desk) -> State:
+        return desk.memory.breakers.of("zai", "a").state(desk.now).state
+
+    def test_there_is_one_and_everyone_else_is_told_a_fresh_window(self) -> None:
+        desk = self.opened()
+        desk.sent(text="probe")
+        answer = answer_of(desk.ask(text="other")[1])
+        assert (header(answer, "x-breakwater"), header(answer, "retry-after")) == ("breaker_probing", "59")
+
+    def test_answered_closes_and_challenged_opens_again(self) -> None:
+        desk = self.opened()
+        desk.reply(desk.sent(text="probe"), OK)
+        assert self.state(desk) is State.CLOSED
+        desk = self.opened()
+        desk.reply(desk.sent(text="probe"), MTOP)
+        assert self.state(desk) is State.OPEN
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [
+            (zai_error("1113", "Insufficient balance"), 429),
+            (zai_error("1214", "Input cannot be empty"), 400),
+            (zai_error("1305", "overloaded"), 429),
+            (zai_error("1302", "Rate limit reached for requests"), 429),
+            (b"", 200),
+            (b"<html><body>maintenance</body></html>", 200),
+        ],
+    )
+    def test_any_other_end_hands_it_to_the_very_next_request(self, body: bytes, status: int) -> None:
+        desk = self.opened()
+        probe = desk.sent(text="probe")
+        desk.reply(probe, body, status)
+        desk.settle(probe)
+        assert self.state(desk) is State.HALF
+        assert desk.sent(text="next").ticket is not None
+
+    def test_a_client_that_leaves_frees_it(self) -> None:
+        desk = self.opened()
+        probe = desk.sent(text="probe")
+        desk.guard.settle(probe, "client_left", desk.now, desk.wall)
+        assert desk.sent(text="next").ticket is not None
+
+    def test_an_oversize_side_request_never_takes_it(self) -> None:
+        desk = self.opened()
+        huge = desk.ask("zai", "word " * 2_000_000, max_tokens=50, model="glm-4.5")[1]
+        assert answer_of(huge).status == 413
+        assert self.state(desk) is State.HALF
+
+
+class TestWhatPasses:
+    @pytest.mark.parametrize(
+        ("where", "body", "status"),
+        [
+            ("zai", OK, 200),
+            ("zai-openai", zai_error("1214", "Input cannot be empty"), 400),
+            ("zai-openai", zai_error("1302", "Rate limit reached for requests"), 429),
+            ("zai-openai", zai_error("9999", "never seen"), 418),
+            ("dashscope", OVERFLOW, 400),
+            ("zai", b"<html>502</html>", 502),
+        ],
+    )
+    def test_goes_on_unchanged(self, where: str, body: bytes, status: int) -> None:
+        assert Desk().turn(where, body=body, status=status) == Commit()
+
+    @pytest.mark.parametrize("code", ["1113", "1308", "1310", "1304", "1311"])
+    def test_a_spent_quota_or_a_billing_error_passes_with_the_word_that_stops_retries(self, code: str) -> None:
+        decision = Desk().turn("zai-openai", body=zai_error(code, "x"), status=429)
+        assert decision == Commit((("x-should-retry", "false"),))
+
+    def test_a_wait_in_the_body_of_a_rate_limit_becomes_a_header(self) -> None:
+        body = b'{"error":{"code":"1302","message":"Rate limit reached"},"retry-after":"40"}'
+        assert Desk().turn("zai-openai", body=body, status=429) == Commit((("Retry-After", "40"),))
+
+    def test_an_honest_529_is_neither_relabelled_nor_counted(self) -> None:
+        desk = Desk()
+        ex = desk.sent()
+        body = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
+        assert desk.reply(ex, body, 529, retry_after="30", x_breakwater="challenge_busy") == Commit()
+        assert desk.memory.breakers.of("zai", "a").state(desk.now).strikes == 0
+
+
+class TestHiddenIn200:
+    @pytest.mark.parametrize(
+        ("where", "body", "status"),
+        [
+            ("qwen-chat", {"success": False, "data": {"code": "RateLimited", "num": 10}}, 429),
+            ("bigmodel", {"code": 1001, "msg": "Header中未收到Authorization参数", "success": False}, 401),
+            ("bigmodel", {"code": 1261, "msg": "Prompt 超长", "success": False}, 400),
+            ("bigmodel", {"code": 1301, "msg": "sensitive", "success": False}, 400),
+            ("zcode", {"code": 1005, "msg": "exceed quota limit"}, 429),
+        ],
+    )
+    def test_leaves_with_a_real_status_and_its_code(self, where: str, body: dict[str, Any], status: int) -> None:
+        answer = answer_of(Desk().turn(where, body=json.dumps(body, ensure_ascii=False).encode()))
+        assert answer.status == status
+        assert header(answer, "retry-after") is None
+        code = str(body.get("code") or body["data"]["code"])
+        assert code in answer.body.decode()
+
+    def test_a_quota_says_that_a_retry_is_hopeless(self) -> None:
+        body = b'{"success":false,"data":{"code":"RateLimited","num":10}}'
+        assert header(answer_of(Desk().turn("qwen-chat", body=body)), "x-should-retry") == "false"
+
+    def test_a_rate_limit_gets_its_short_wait(self) -> None:
+        answer = answer_of(Desk().turn("bigmodel", body=b'{"code":1302,"msg":"Rate limit","success":false}'))
+        assert (answer.status, header(answer, "retry-after")) == (429, "5")
+
+
+class TestCuts:
+    def test_nothing_but_preamble_is_a_real_502_without_a_wait(self) -> None:
+        desk = Desk()
+        decision = desk.reply(desk.sent(), b": ping\n\n", cut=True, content_type="text/event-stream")
+        assert (answer_of(decision).status, header(answer_of(decision), "retry-after")) == (502, None)
+
+    def test_a_cut_page_whose_markers_have_come_is_the_challenge(self) -> None:
+        desk = Desk()
+        page = b'<html><head><meta name="aliyun_waf_aa" content="x"><meta name="aliyun_waf_bb" content="y"><ti'
+        assert answer_of(desk.reply(desk.sent(), page, cut=True, content_type="text/html")).status == 529
+
+
+class TestReplays:
+    def replayed(self, desk: Desk, where: str = "zcode", **more: Any) -> Exchange:
+        desk.turn(where, "turn one", **more)
+        desk.now += 0.4
+        return desk.sent(where, "turn two", **more)
+
+    def test_3007_right_after_an_answer_is_sent_again_twice_then_told_with_the_count(self) -> None:
+        desk = Desk()
+        ex = self.replayed(desk)
+        waits = []
+        for _ in range(2):
+            decision = desk.reply(ex, CODE_3007, 400)
+            assert isinstance(decision, Resend)
+            waits.append(decision.after)
+            desk.now += decision.after
+        answer = answer_of(desk.reply(ex, CODE_3007, 400))
+        assert waits == [1.5, 3.0]
+        assert answer.status == 529
+        assert b"3" in answer.body
+        assert desk.memory.breakers.of("zcode", "a").state(desk.now).strikes == 1
+
+    def test_a_human_pace_is_not_sent_again(self) -> None:
+        desk = Desk()
+        desk.turn("zcode", "turn one")
+        desk.now += 1.1
+        assert answer_of(desk.reply(desk.sent("zcode", "turn two"), CODE_3007, 400)).status == 529
+
+    def test_a_one_time_token_is_spent_and_the_message_says_so(self) -> None:
+        desk = Desk()
+        ex = self.replayed(desk, headers={"x_aliyun_captcha_verify_param": "TOKEN"})
+        answer = answer_of(desk.reply(ex, CODE_3007, 400))
+        assert b"one-time" in answer.body
+
+    def test_the_final_refusal_that_passes_carries_the_count_in_a_header(self) -> None:
+        desk = Desk("replay: {max_attempts: 2, base_seconds: 0}")
+        ex = self.replayed(desk, "zai-openai")
+        body = zai_error("1302", "Rate limit reached for requests")
+        assert isinstance(desk.reply(ex, body, 429), Resend)
+        assert desk.reply(ex, body, 429) == Commit((("X-Breakwater", "rate_limit; after 2 attempts"),))
+
+    def test_pacing_delays_a_replay_until_the_gap_and_nothing_else(self) -> None:
+        desk = Desk("replay: {min_gap_seconds: 0.9}")
+        desk.turn("zai", "turn one")
+        desk.now += 0.4
+        paced = desk.ask("zai", "turn two")[1]
+        assert isinstance(paced, Forward)
+        assert paced.after == pytest.approx(0.5)
+        assert desk.ask("zai", "turn two", account="b")[1] == Forward(0.0)
+
+
+class TestSideRequests:
+    def test_an_overflow_is_remembered_for_the_same_side_request_alone(self) -> None:
+        desk = Desk()
+        body = zai_error("1261", "Prompt exceeds max length")
+        assert desk.turn("zai-openai", "title of all this", body=body, status=400, max_tokens=50) == Commit()
+        refused = answer_of(desk.ask("zai-openai", "title of all this", max_tokens=50)[1])
+        assert (refused.status, header(refused, "x-breakwater")) == (413, "remembered_overflow")
+        assert isinstance(desk.ask("zai-openai", "another title", max_tokens=50)[1], Forward)
+        assert isinstance(desk.ask("zai-openai", "title of all this")[1], Forward)
+
+    def test_a_learnt_window_refuses_and_a_success_above_it_releases(self) -> None:
+        desk = Desk()
+        text, model = "word " * 9000, {"model": "my-model"}
+        assert desk.turn("dashscope", text, body=OVERFLOW, status=400, **model) == Commit()
+        assert answer_of(desk.ask("dashscope", text + "x", max_tokens=50, **model)[1]).status == 413
+        usage = OK.replace(b'"usage": {}', b'"usage": {"prompt_tokens": 9000}')
+        desk.turn("dashscope", text, body=usage, **model)
+        assert isinstance(desk.ask("dashscope", text + "x", max_tokens=50, **model)[1], Forward)
+
+    def test_a_main_request_of_any_size_goes_on(self) -> None:
+        assert isinstance(Desk().ask("zai", "word " * 2_000_000, model="glm-4.5")[1], Forward)
+
+
+class TestRemembered:
+    def test_the_same_request_waits_here_also_with_other_flags(self) -> None:
+        desk = Desk()
+        desk.turn(body=MTOP)
+        again = answer_of(desk.ask(max_tokens=21333, stream=True)[1])
+        assert (header(again, "x-breakwater"), header(again, "retry-after")) == ("remembered_wait", "30")
+        assert isinstance(desk.ask(text="other")[1], Forward)
+        assert isinstance(desk.ask(account="b")[1], Forward)
+        desk.now += 30
+        assert isinstance(desk.ask()[1], Forward)
+
+    def test_is_off_where_the_config_says_so(self) -> None:
+        desk = Desk("retry_after: {enforce: false}")
+        desk.turn(body=MTOP)
+        assert isinstance(desk.ask()[1], Forward)
+
+
+class TestObserve:
+    def test_everything_goes_upstream_and_what_would_have_been_is_still_known(self) -> None:
+        desk = Desk("mode: observe")
+        for n in range(4):
+            desk.turn(text=f"q{n}", body=MTOP)
+        ex, admission = desk.ask(text="next")
+        assert isinstance(admission, Forward)
+        assert ex.reason == "breaker_open"
+
+
+class TestHold:
+    def test_headers_wait_for_the_first_frame_and_not_for_ever(self) -> None:
+        desk = Desk()
+        ex = desk.sent()
+        desk.guard.begin(ex, Head(200, (("content-type", "text/event-stream"),)), desk.now)
+        assert ex.reader
+        assert desk.guard.deadline(ex) == desk.now + 60
+        ex.reader.feed(b": ping\n\n")
+        desk.now += 1
+        desk.guard.heard(ex, desk.now)
+        assert desk.guard.deadline(ex) == desk.now + 2
+
+    def test_the_whole_exchange_is_held_no_longer_than_100_seconds(self) -> None:
+        desk = Desk()
+        ex = desk.sent()
+        desk.now += 80
+        desk.guard.begin(ex, Head(200, (("content-type", "text/event-stream"),)), desk.now)
+        assert desk.guard.deadline(ex) == ex.started + 100
+
+    @pytest.mark.parametrize("status", [101, 204, 304])
+    def test_answers_without_a_body_are_not_looked_at(self, status: int) -> None:
+        desk = Desk()
+        assert not desk.guard.reads(desk.sent(), Head(status))
+
+    def test_an_event_stream_of_another_path_is_not_held(self) -> None:
+        desk = Desk()
+        ex = desk.ask(path="/api/mcp/web_search/mcp")[0]
+        assert not desk.guard.reads(ex, Head(200, (("content-type", "text/event-stream"),)))
+        assert desk.guard.reads(ex, Head(200, (("content-type", "text/html"),)))
+        assert not desk.guard.reads(ex, Head(200, (("content-type", "application/json"), ("content-length", "999999"))))
+
+    def test_a_finding_of_the_headers_counts_unless_the_body_says_it_better(self) -> None:
+        desk = Desk()
+        decision = desk.reply(desk.sent("zcode"), b'{"code":42,"msg":"?"}', 400, x_aliyun_captcha_verify_param="C")
+        assert answer_of(decision).status == 529
+        assert desk.reply(desk.sent("zcode", "b"), OK, 200, x_aliyun_captcha_verify_param="C") == Commit()
+
+
+def test_every_kind_of_finding_has_a_reason() -> None:
+    from policies.decisions import Reason
+
+    for kind in Kind:
+        assert kind is Kind.CHALLENGE or Reason(kind.value)
