@@ -65,6 +65,11 @@ class Reader:
         """Input tokens, cache reads and writes included, as the answer's envelope states them."""
         return self._usage or self._tap.usage_input
 
+    @property
+    def kept_back(self) -> bytes:
+        """What the tap has taken and not let go yet: the caller's, should the reader fail."""
+        return self._tap.kept_back
+
     def feed(self, chunk: bytes) -> Finding | None:
         """None while undecided. The caller keeps the bytes."""
         if self.decided is not None:

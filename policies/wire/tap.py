@@ -80,6 +80,11 @@ class Tap:
         self.ended: Finding | None = None
         self.usage_input: int | None = None
 
+    @property
+    def kept_back(self) -> bytes:
+        """Raw bytes that came and have not gone on yet."""
+        return self._kept
+
     def pass_through(self) -> None:
         """The body is judged already: from now on every chunk goes on unread."""
         self._through = True
