@@ -36,6 +36,7 @@ from policies.settings_fields import (
     text,
     whole,
 )
+from policies.wire.signatures import WRITTEN_BY_MODELS
 
 DAY = 86400
 MIB = 1 << 20
@@ -65,7 +66,9 @@ REPLAY: Mapping[str, Field] = {
     "min_gap_seconds": number(0, 60, "seconds"),
     "captcha": flag,
 }
-WEIGHTS: Mapping[str, Field] = {weight.name: number(0, 10) for weight in dataclasses.fields(EstimateWeights)}
+WEIGHTS: Mapping[str, Field] = {
+    weight.name: number(0, 1.98, "tokens") for weight in dataclasses.fields(EstimateWeights)
+}
 TRAIT: Mapping[str, Field] = {
     "name": text,
     "where": choice("system", "user", "schema"),
@@ -90,10 +93,6 @@ UPSTREAM: Mapping[str, Field] = {
     "replay": section(REPLAY),
 }
 
-MODEL_WRITTEN = frozenset(
-    {"content", "delta", "partial_json", "output", "arguments", "input", "reasoning_content", "thinking", "tool_calls"}
-)
-"""Parts of an answer that a model writes: no signature may look there."""
 WAITING = frozenset({"challenge", "overload", "rate_limit"})
 """Findings that pass by themselves; a wait for any other would be invented."""
 
@@ -105,14 +104,13 @@ def trait(value: Any, where: str) -> TraitRow:
 def signature(value: Any, where: str) -> SignatureRow:
     row = {"name": where, "family": None} | section(SIGNATURE, required=("finding",))(value, where)
     row = {key: item for key, item in row.items() if item is not None or key == "family"}
-    texts = [key for key in ("equals", "begins") if key in row]
-    if len(texts) != 1:
-        raise WrongError(where, "must have one of equals and begins, the text that it is known by")
-    if "equals" in row and "field" not in row:
-        raise WrongError(joined(where, "field"), "is missing: equals is about one field of the answer")
-    written = MODEL_WRITTEN.intersection(row.get("field", "").split("."))
-    if written:
-        raise WrongError(joined(where, "field"), f"{min(written)} is what a model writes; no rule may look there")
+    if "equals" in row and "begins" in row:
+        raise WrongError(where, "equals and begins are two ways to say it; keep one")
+    if not row.keys() & {"field", "equals", "begins"} and min(row.get("status", [0])) < 400:
+        raise WrongError(where, "must have field, equals or begins, or only a status from 400 on")
+    for part in row.get("field", "").split("."):
+        if part in WRITTEN_BY_MODELS:
+            raise WrongError(joined(where, "field"), f"{part} is what a model writes; no rule may look there")
     if "wait" in row and row["finding"].partition(":")[0] not in WAITING:
         raise WrongError(joined(where, "wait"), f"no wait cures {row['finding']}; leave it out")
     if "status" in row:

@@ -1,0 +1,152 @@
+"""The breaker against any sequence of requests, outcomes, commands and waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
+
+from policies.breaker import LEASE_SECONDS, Breaker, Pass, Refused, State, tell
+from policies.settings import BreakerSettings
+
+WAITS = st.one_of(
+    st.sampled_from([0.0, 0.2, 1.0, 59.0, 60.0, LEASE_SECONDS - 1, LEASE_SECONDS]),
+    st.floats(0, 200, allow_nan=False),
+)
+
+
+class BreakerMachine(RuleBasedStateMachine):
+    """The model keeps what must hold: who is the probe, when it was last heard, which passes are of the past."""
+
+    passes: Bundle[Pass] = Bundle("passes")
+
+    @initialize(
+        strikes=st.integers(1, 4),
+        open_seconds=st.sampled_from([0.5, 10.0, 59.0, 60.0, 61.0, 300.0]),
+        cap=st.sampled_from([1, 20, 59]),
+    )
+    def start(self, strikes: int, open_seconds: float, cap: int) -> None:
+        self.now = 1000.0
+        self.cap = cap
+        self.breaker = Breaker(BreakerSettings(strikes=strikes, open_seconds=open_seconds), cap)
+        self.probe: Pass | None = None
+        self.heard_at = 0.0
+        self.dead: set[Pass] = set()
+        self.alive: set[Pass] = set()
+
+    def view(self) -> State:
+        return self.breaker.state(self.now).state
+
+    def bury(self) -> None:
+        """No pass so far may move anything again."""
+        self.dead |= self.alive
+        self.alive = set()
+        self.probe = None
+
+    def notice_time(self) -> None:
+        if self.probe is not None and self.now - self.heard_at >= LEASE_SECONDS:
+            self.bury()
+
+    @rule(seconds=WAITS)
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.notice_time()
+
+    @rule(target=passes)
+    def request(self) -> Any:
+        before = self.view()
+        answer = self.breaker.admit(self.now)
+        if isinstance(answer, Refused):
+            assert before in (State.OPEN, State.PROBING)
+            assert answer.probe_out == (self.probe is not None)
+            assert 1 <= tell(answer.left, self.cap) <= self.cap
+            return multiple()
+        assert before in (State.CLOSED, State.HALF)
+        assert answer.probe == (before is State.HALF)
+        if answer.probe:
+            assert self.probe is None, "two probes"
+            self.probe, self.heard_at = answer, self.now
+        self.alive.add(answer)
+        return answer
+
+    @rule()
+    def preparation(self) -> None:
+        before = self.breaker.state(self.now)
+        refused = self.breaker.preparation(self.now)
+        assert (refused is not None) == (before.state in (State.OPEN, State.PROBING))
+        assert self.breaker.state(self.now) == before
+
+    @rule(pass_=passes)
+    def byte(self, pass_: Pass) -> None:
+        self.breaker.heard(pass_, self.now)
+        if pass_ == self.probe:
+            self.heard_at = self.now
+
+    @rule(pass_=passes, outcome=st.sampled_from(["answered", "challenged", "ended"]))
+    def outcome(self, pass_: Pass, outcome: str) -> None:
+        before = self.breaker.state(self.now)
+        transition = getattr(self.breaker, outcome)(pass_, self.now)
+        after = self.breaker.state(self.now)
+        if pass_ in self.dead:
+            assert transition is None
+            assert after == before, "a request of the past moved the breaker"
+        if pass_ == self.probe:
+            assert after.state is {"answered": State.CLOSED, "challenged": State.OPEN, "ended": State.HALF}[outcome]
+            self.probe = None
+        if transition is not None and after.state in (State.OPEN, State.HALF):
+            self.bury()
+        if outcome == "ended":
+            self.alive.discard(pass_)
+            self.dead.add(pass_)
+
+    @rule(pass_=passes)
+    def challenged_again(self, pass_: Pass) -> None:
+        self.outcome(pass_, "challenged")
+        before = self.breaker.state(self.now)
+        assert self.breaker.challenged(pass_, self.now) is None
+        assert self.breaker.state(self.now) == before
+
+    @rule(command=st.sampled_from(["open", "close", "reset"]))
+    def by_hand(self, command: str) -> None:
+        getattr(self.breaker, command)(self.now)
+        assert self.view() is (State.OPEN if command == "open" else State.CLOSED)
+        if command == "close":
+            self.probe = None
+        else:
+            self.bury()
+
+    @rule()
+    def restart(self) -> None:
+        row = self.breaker.dump(1.7e9, self.now)
+        left = self.breaker.state(self.now).left
+        fresh = Breaker(self.breaker.settings, self.cap)
+        if row is not None:
+            assert fresh.load(row, 1.7e9, self.now)
+            assert abs(fresh.state(self.now).left - left) < 0.001
+            assert fresh.state(self.now).state in (State.OPEN, State.HALF)
+
+    @rule(target=passes)
+    def come_back_much_later(self) -> Pass:
+        """Whatever happened: a window and a lease without a word, and whoever asks may send."""
+        self.wait(self.breaker.window + LEASE_SECONDS)
+        answer = self.request()
+        assert isinstance(answer, Pass)
+        return answer
+
+    @invariant()
+    def a_probe_is_out_exactly_while_it_is_live(self) -> None:
+        view = self.breaker.state(self.now)
+        assert (view.state is State.PROBING) == (self.probe is not None)
+        assert 0 <= view.left <= self.breaker.window + 0.001
+
+    def teardown(self) -> None:
+        if hasattr(self, "breaker"):
+            later = self.now + self.breaker.window + LEASE_SECONDS
+            assert isinstance(self.breaker.admit(later), Pass)
+            assert isinstance(self.breaker.admit(later + self.breaker.window + LEASE_SECONDS), Pass)
+
+
+BreakerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestBreakerMachine = BreakerMachine.TestCase
