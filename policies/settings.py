@@ -103,6 +103,10 @@ class EstimateWeights:
     """Lead bytes F0 to F4: emoji, rare characters."""
     other: float = 0.171875
     """Lead bytes D4 to DF: Armenian, Hebrew, Arabic."""
+    escaped_letter: float = 0.34375
+    """The letter of an escape, in large bodies that are priced as they stand."""
+    escaped_quote: float = 1.015625
+    """The quote of an escape, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def check(call: Call, settings: SideRequestSettings, window: int | None) -> Over
         return None
     fillable = effective_window(call, window)
     limit = math.ceil(settings.margin * fillable)
-    if not parts.may_hold(call.body) and len(call.body) < limit:
+    if len(call.body) < limit and not parts.may_hold(call.body):
         return None  # a token is a byte at least
     tokens = estimate.tokens(call.body, call.surface.wire, settings.weights)
     if tokens < limit:

@@ -39,7 +39,7 @@ class Window(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Where a learnt window holds; models in lower case."""
+    """Where a learnt window holds."""
 
     upstream: str
     model: str
@@ -79,7 +79,7 @@ class Windows:
         """Take up the configured windows anew; what was learnt stays."""
         self._additions = {name.strip().lower(): tokens for name, tokens in additions.items()}
 
-    def effective(
+    def effective(  # noqa: PLR0913, PLR0917  what a window depends on
         self, upstream: str, family: Family, model: str, thinking: bool, long_context: bool, wall: float
     ) -> Window | None:
         """The smaller of the configured or catalogue window and the learnt one; None where neither is known.
@@ -87,8 +87,8 @@ class Windows:
         A request for the long context has at least 1,000,000, and only what was learnt from such requests narrows it.
         """
         stated = self._stated(upstream, family, model, thinking)
-        learnt = self._current(Key(upstream, model.lower(), thinking, long_context), wall)
-        if long_context and (stated or self._current(Key(upstream, model.lower(), thinking), wall)):
+        learnt = self._current(_key(upstream, model, thinking, long_context), wall)
+        if long_context and (stated or self._current(_key(upstream, model, thinking), wall)):
             stated = max(stated or Window(0, ""), Window(LONG_CONTEXT, "long context asked for"))
         if learnt is not None and (stated is None or learnt.tokens < stated.tokens):
             return Window(learnt.tokens, f"learnt: {learnt.source}")
@@ -108,13 +108,13 @@ class Windows:
         """Keep a number that an overflow text states; False where it is no credible window of this model."""
         if not SMALLEST <= tokens <= LARGEST or tokens > self._ceiling(upstream, family, model, thinking, long_context):
             return False
-        key = Key(upstream[:_LONGEST_TEXT], model.lower()[:_LONGEST_TEXT], thinking, long_context)
+        key = _key(upstream, model, thinking, long_context)
         known = self._current(key, wall)
         seen = known.seen + 1 if known is not None and known.tokens == tokens else 1
         self._keep(Learnt(*key[:3], tokens, source[:_LONGEST_TEXT], wall, seen, long_context))
         return True
 
-    def succeeded(
+    def succeeded(  # noqa: PLR0913, PLR0917  a key, a number and the time
         self, upstream: str, model: str, thinking: bool, usage_input: int, wall: float, long_context: bool = False
     ) -> bool:
         """Take back every learnt window that this answered input exceeds; True where there was one.
@@ -123,7 +123,7 @@ class Windows:
         """
         taken = False
         for state in {thinking, False}:
-            key = Key(upstream, model.lower(), state, long_context)
+            key = _key(upstream, model, state, long_context)
             row = self._current(key, wall)
             if row is not None and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens):
                 del self._learnt[key]
@@ -132,7 +132,7 @@ class Windows:
 
     def forget(self, model: str) -> int:
         """Forget what was learnt of a model on every upstream; the number of rows."""
-        name = model.strip().lower()
+        name = _key("", model, False).model
         keys = [key for key in self._learnt if key.model == name]
         for key in keys:
             del self._learnt[key]
@@ -193,6 +193,10 @@ class Windows:
             del self._learnt[min(self._learnt.values(), key=lambda kept: kept.when).key]
 
 
+def _key(upstream: str, model: str, thinking: bool, long_context: bool = False) -> Key:
+    return Key(upstream[:_LONGEST_TEXT], model.strip().lower()[:_LONGEST_TEXT], thinking, long_context)
+
+
 def _holds(row: Learnt, wall: float) -> bool:
     return -CLOCK_STEP <= wall - row.when < LIFETIME
 
@@ -203,4 +207,4 @@ def _row(value: object) -> Learnt:
         raise ValueError(f"tokens: must be {SMALLEST} to {LARGEST}, got {row.tokens}")
     if row.seen < 1 or max(map(len, (row.upstream, row.model, row.source))) > _LONGEST_TEXT:
         raise ValueError("seen: must be 1 or more, and texts short")
-    return replace(row, model=row.model.lower())
+    return replace(row, model=row.model.strip().lower())

@@ -75,15 +75,13 @@ _ROLE = msgspec.json.Decoder(_Role)
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
-MARKERS: tuple[str, ...] = (
+MARKERS = frozenset({
     "tool_use", "tool_result", "tool_call", "function_call", "function_call_output", "image", "image_url", "input_image",
     "document", "file", "input_file", "input_audio", "video", "video_url", "thinking", "redacted_thinking", "reasoning",
     "server_tool_use", "web_search_tool_result",
-)  # fmt: skip
-"""Values of ``type`` in message parts (Anthropic, OpenAI, responses wires)."""
-_MARKER_BYTES = tuple(
-    (name, f'"type":"{name}"'.encode(), f'"type": "{name}"'.encode()) for name in MARKERS
-)
+})  # fmt: skip
+"""Values of ``type`` in messages and their parts (Anthropic, OpenAI, responses wires)."""
+_TYPE = re.compile(rb'"type":\s*"([a-z_]+)"')
 _KEY_MARKERS = (("tool_call", b'"tool_calls"'), ("tool_result", b'"tool_call_id"'), ("file", b'"files":[{'))
 
 
@@ -113,9 +111,9 @@ def system_prompt(wire: Wire, body: bytes) -> str:
         head = _SYSTEM.decode(body)
     except _UNREADABLE:
         return ""
-    if len(head.system) and memoryview(head.system) != b"null":
+    if _given(head.system):
         return _hexdigest(_system(head.system))
-    if len(head.instructions) and memoryview(head.instructions) != b"null":
+    if _given(head.instructions):
         return _hexdigest([memoryview(head.instructions)])
     leading: list[Raw] = []
     for item in _items(wire, head.messages, head.input):
@@ -154,16 +152,19 @@ def roles(wire: Wire, body: bytes) -> tuple[str, ...]:
 
 def markers(body: bytes) -> frozenset[str]:
     """Kinds of content in a body, by their bytes: a text that quotes one is escaped and does not count."""
-    found = {name for name, tight, loose in _MARKER_BYTES if tight in body or loose in body}
-    found |= {name for name, needle in _KEY_MARKERS if needle in body}
-    return frozenset(found)
+    found = {value.decode() for value in set(_TYPE.findall(body))} & MARKERS
+    return frozenset(found | {name for name, needle in _KEY_MARKERS if needle in body})
+
+
+def _given(raw: Raw) -> bool:
+    return len(raw) > 4 or (len(raw) > 0 and bytes(raw) != b"null")
 
 
 def _hexdigest(parts: Iterable[bytes | memoryview]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
 
 
 def _items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:

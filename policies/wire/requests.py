@@ -91,7 +91,7 @@ class _Envelope:
     query: str
 
 
-def read(
+def read(  # noqa: PLR0913, PLR0917  what a request is made of
     surface: Surface,
     method: str,
     path: str,

@@ -87,7 +87,7 @@ def _texts(system: Raw, messages: Raw) -> tuple[list[str], list[str]]:
     blocks = _system_blocks(system)
     users: list[str] = []
     try:
-        raws = _MESSAGES.decode(messages) if memoryview(messages)[:1] == b"[" else []
+        raws = _MESSAGES.decode(messages) if len(messages) else []
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return blocks, users
     leading = True
