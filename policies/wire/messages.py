@@ -14,7 +14,7 @@ from policies.findings import Challenge, Finding, Kind
 CAP = 59
 """Seconds of the longest Retry-After that every client keeps."""
 
-_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\- ]{0,63}")
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:\- ]{0,63}")
 
 
 def _told(chinese: str, english: str) -> str:

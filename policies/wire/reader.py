@@ -121,9 +121,9 @@ class Reader:
 
     def _read(self, data: bytes) -> Finding | None:
         if self._form is None:
-            self._start += data
-            self._form = form_of(self._start, self._head.media_type)
-            data, self._start = (self._start, b"") if self._form else (b"", self._start)
+            data = self._start + data
+            self._form = form_of(data, self._head.media_type)
+            self._start = data if self._form is None and data.strip() else b""
         if self._form is Form.STREAM:
             return self._frames(data)
         if self._form is Form.OPAQUE:
@@ -154,8 +154,7 @@ class Reader:
         if self._form is Form.DOCUMENT:
             return self._recogniser.document(self._surface, self._head, bytes(self._document), whole=whole)
         if self._form is None:
-            blank = not self._start.strip()
-            return self._nothing("cut" if cut else "empty") if blank else self._odd(self._start, whole=whole)
+            return self._odd(self._start, whole=whole) if self._start else self._nothing("cut" if cut else "empty")
         return self._tail(whole=whole, cut=cut)
 
     def _tail(self, *, whole: bool, cut: bool) -> Finding:

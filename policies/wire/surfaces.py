@@ -47,6 +47,7 @@ class PathRow:
 
 _QWEN_WEB = frozenset({Family.QWEN_WEB})
 _ZAI_WEB = frozenset({Family.ZAI_WEB})
+_API = frozenset(Family) - _QWEN_WEB - _ZAI_WEB
 _WEB_CHAT = re.compile(r"/api(?:/v\d+)?/chat/completions$")
 
 ROWS: tuple[PathRow, ...] = (
@@ -63,8 +64,15 @@ ROWS: tuple[PathRow, ...] = (
     PathRow(re.compile(r"/v1/messages$"), Role.GENERATION, Wire.ANTHROPIC, source="docs.anthropic.com messages"),
     PathRow(re.compile(r"/chat/completions$"), Role.GENERATION, Wire.OPENAI, source="platform.openai.com chat"),
     PathRow(re.compile(r"/responses$"), Role.GENERATION, Wire.RESPONSES, source="platform.openai.com responses"),
-    PathRow(re.compile(r"/images/[^/]+$"), Role.GENERATION, Wire.IMAGES, source="docs.z.ai images"),
-    PathRow(re.compile(r"/videos(?:/[^/]+)*$"), Role.GENERATION, Wire.VIDEOS, source="docs.z.ai videos"),
+    PathRow(re.compile(r"/images/[^/]+$"), Role.GENERATION, Wire.IMAGES, _API, source="docs.z.ai images"),
+    PathRow(re.compile(r"/videos(?:/[^/]+)*$"), Role.GENERATION, Wire.VIDEOS, _API, source="docs.z.ai videos"),
+    PathRow(
+        re.compile(r"/images/(?:generations|edits|variations)$"),
+        Role.GENERATION,
+        Wire.IMAGES,
+        source="bridges of web chats",
+    ),
+    PathRow(re.compile(r"/videos(?:/generations)?$"), Role.GENERATION, Wire.VIDEOS, source="bridges of web chats"),
     PathRow(
         re.compile(r"/api/v1/services/aigc/."), Role.GENERATION, Wire.DASHSCOPE_NATIVE, source="help.aliyun.com native"
     ),

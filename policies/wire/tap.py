@@ -75,7 +75,8 @@ class Tap:
         self._passed_of_frame = False
         self._kept = b""
         self._closed = False
-        self._through = self._encoded and self._decoder is None
+        # An answer with a status of its own has told the truth already.
+        self._through = head.status >= 400 or (self._encoded and self._decoder is None)
         self.answered = False
         self.ended: Finding | None = None
         self.usage_input: int | None = None

@@ -91,11 +91,18 @@ def test_an_unknown_coding_has_no_decoder(name: str) -> None:
 
 
 BOMB = b"\0" * (64 << 20)
+BOMBS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: gzip.compress(data, 1),
+    "deflate": lambda data: zlib.compress(data, 1),
+    "br": lambda data: bytes(importlib.import_module("brotli").compress(data, quality=1)),
+    "zstd": zstd,
+    "gzip, gzip": lambda data: gzip.compress(gzip.compress(data, 1), 1),
+}
 
 
-@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd", "gzip, gzip"])
+@pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_gives_its_bound_and_then_nothing(name: str) -> None:
-    packed = CODINGS[name](BOMB) if name in CODINGS else gzip.compress(gzip.compress(BOMB, 1), 1)
+    packed = BOMBS[name](BOMB)
     own = decoder(name, limit=10_000)
     assert own.feed(packed) == BOMB[:10_000]
     assert own.limit_reached

@@ -61,6 +61,7 @@ OTHER = [
     ("POST", "chat.qwen.ai", "/api/v2/files/parse/status", Wire.QWEN_WEB),
     ("GET", "chat.qwen.ai", "/api/v1/tasks/status/1", Wire.QWEN_WEB),
     ("POST", "chat.z.ai", "/api/v1/chats/new", Wire.ZAI_WEB),
+    ("POST", "chat.qwen.ai", "/api/v1/images/upload", Wire.QWEN_WEB),
     ("GET", "dashscope.aliyuncs.com", "/api/v1/tasks/1", Wire.DASHSCOPE_NATIVE),
     ("GET", "api.z.ai", "/v1/responses/resp_1", Wire.RESPONSES),
     ("GET", "zcode.z.ai", "/api/v1/zcode-plan/billing/current", Wire.OTHER),

@@ -1,13 +1,19 @@
 import gzip
+import json
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies.calls import Family, Role, Surface, Wire
 from policies.findings import ANSWER
 from policies.wire.encodings import brotli
+from policies.wire.head import Head
+from policies.wire.reader import Reader
+from policies.wire.recognise import Recogniser
 from policies.wire.tap import HELD_BACK
 from tests.policies.wire.few_forms import (
     CAPTCHA,
@@ -20,6 +26,7 @@ from tests.policies.wire.few_forms import (
     RET,
     SENSITIVE,
     SSE,
+    held,
     reader,
     tapped,
 )
@@ -209,3 +216,65 @@ def test_a_refusal_anywhere_lets_exactly_what_is_before_it_pass(before: bytes, a
     assert findings == [CAPTCHA]
     assert before.startswith(passed)
     assert not before[len(passed) :].strip()
+
+
+SAYINGS = (
+    '"ret":["FAIL_SYS_USER_VALIDATE","RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"]',
+    '{"error":{"code":"1302","message":"Rate limit reached"}}',
+    'data: {"error":{"code":"1305"}}\n\n',
+    "event: error\ndata: {}\n\n",
+    '{"code":3007,"msg":"captcha verify failed"}',
+    '<!doctypehtml><meta name="aliyun_waf_aa"><title>Verification</title>',
+    "/_____tmd_____/punish?x5secdata=a",
+    'FRONTEND_CAPTCHA_REQUIRED "success":false',
+    ":HTTP_STATUS/429",
+    '"finish_reason":"sensitive"',
+    "overloaded_error, try again in 5s",
+)
+SPEECH: dict[Wire, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    Wire.OPENAI: ("", lambda said: {"id": "c", "choices": [{"index": 0, "delta": {"content": said}}]}),
+    Wire.QWEN_WEB: (
+        "",
+        lambda said: {"choices": [{"delta": {"content": said, "phase": "answer", "status": "typing"}}]},
+    ),
+    Wire.ZAI_WEB: ("", lambda said: {"type": "chat:completion", "data": {"delta_content": said, "phase": "answer"}}),
+    Wire.ANTHROPIC: (
+        "content_block_delta",
+        lambda said: {"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": said}},
+    ),
+    Wire.RESPONSES: (
+        "response.output_text.delta",
+        lambda said: {"type": "response.output_text.delta", "delta": said},
+    ),
+    Wire.DASHSCOPE_NATIVE: (
+        "result",
+        lambda said: {"output": {"choices": [{"message": {"content": said}, "finish_reason": "null"}]}},
+    ),
+}
+FAMILIES = {Wire.QWEN_WEB: Family.QWEN_WEB, Wire.ZAI_WEB: Family.ZAI_WEB, Wire.DASHSCOPE_NATIVE: Family.DASHSCOPE}
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(list(SPEECH)),
+    st.lists(st.one_of(st.sampled_from(SAYINGS), st.text(max_size=10)), min_size=1, max_size=8),
+    st.integers(1, 200),
+    st.booleans(),
+)
+def test_nothing_that_a_model_says_stops_its_stream(wire: Wire, said: list[str], size: int, packed: bool) -> None:
+    event, value = SPEECH[wire]
+    lead = f"event: {event}\n" if event else ""
+    text = "".join(f"{lead}data: {json.dumps(value(part), ensure_ascii=False)}\n\n" for part in said)
+    body = gzip.compress(text.encode()) if packed else text.encode()
+    surface = Surface("upstream", FAMILIES.get(wire, Family.ZAI), wire, Role.GENERATION)
+    own = Reader(surface, Head(200, (*SSE, ("content-encoding", "gzip")) if packed else SSE), Recogniser())
+    held(own, body, size)
+    assert tapped(own, body, size)[:2] == (body, [])
+    assert own.ended is None
+
+
+def test_an_answer_with_an_error_status_passes_whatever_comes_after_its_commit() -> None:
+    own = reader(status=429)
+    own.cap()
+    body = CREATED + b'data: {"error":{"code":"1302"}}\n\n'
+    assert tapped(own, body)[:2] == (body, [])
