@@ -192,5 +192,13 @@ def _failed(message: str, seconds: int, request_id: str) -> bytes:
         "message": f"{message} Please try again in {seconds}s.",
         "retry_after": seconds,
     }
-    response = {"id": f"resp_{request_id}", "object": "response", "status": "failed", "error": error, "output": []}
-    return _event({"type": "response.failed", "response": response}, event="response.failed")
+    response = {
+        "id": f"resp_{request_id}",
+        "object": "response",
+        "status": "failed",
+        "error": error,
+        "incomplete_details": None,
+        "output": [],
+        "usage": None,
+    }
+    return _event({"type": "response.failed", "sequence_number": 0, "response": response}, event="response.failed")
