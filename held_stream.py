@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
 from mitmproxy import flow, http
 from mitmproxy.connection import Client
@@ -25,6 +25,7 @@ from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http as proto
 
+from operations.hold import Hold
 from policies.decisions import Commit, Decision, Replace
 
 # mitmproxy 12 has an enum of error codes, mitmproxy 11 status codes.
@@ -32,7 +33,13 @@ _codes: Any = getattr(proto, "ErrorCode", None)
 CANCEL: Any = _codes.CANCEL if _codes else 499
 BROKEN: Any = _codes.GENERIC_SERVER_ERROR if _codes else 502
 
-RESPONSE_EVENTS = (proto.ResponseHeaders, proto.ResponseData, proto.ResponseTrailers, proto.ResponseEndOfMessage, proto.ResponseProtocolError)
+RESPONSE_EVENTS = (
+    proto.ResponseHeaders,
+    proto.ResponseData,
+    proto.ResponseTrailers,
+    proto.ResponseEndOfMessage,
+    proto.ResponseProtocolError,
+)
 FRESH_IDS = itertools.count(2**32, 2)
 """Stream ids of re-sends: even, and above anything a client can use."""
 LOOK_SECONDS = 1.0
@@ -40,35 +47,6 @@ LOOK_SECONDS = 1.0
 
 _held_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 _pauses: weakref.WeakKeyDictionary[http.HTTPFlow, float] = weakref.WeakKeyDictionary()
-
-
-class Hold(Protocol):
-    """What decides over one held response. None of its methods may raise, wait or block."""
-
-    held: bool
-    """False: the layer streams as it always does, through ``__call__`` alone."""
-    ended: bool
-    """True once ``__call__`` has returned the last bytes that the client shall get."""
-    severed: bool
-    """True once the client's stream has to be cut."""
-
-    def __call__(self, data: bytes) -> list[bytes]:
-        """Bytes of a committed stream in, the chunks to pass on out; ``b""`` in means its end. Never yields an empty chunk."""
-
-    def feed(self, data: bytes) -> Decision | None:
-        """Judge the next bytes of a held response; None: go on holding."""
-
-    def finish(self, *, cut: bool) -> Decision:
-        """Judge a held response at its end; ``cut``: the upstream broke off."""
-
-    def tick(self) -> Decision | None:
-        """Look at the clock while holding."""
-
-    def pause(self) -> float:
-        """Seconds until the next ``tick`` is due."""
-
-    def unsent(self) -> Decision | None:
-        """Say what to do when a re-send could not reach the upstream; None: as for any failed request."""
 
 
 def adopt(next_layer: layer.NextLayer) -> None:

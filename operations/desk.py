@@ -50,6 +50,8 @@ class Desk:
         self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
         self.can_hold = True
         self.unsaved = False
+        self.report: tuple[float, str] = (0.0, "")
+        """When the evidence was last counted, and what came out."""
         self._said: set[str] = set()
 
     @property
@@ -101,7 +103,8 @@ class Desk:
             return
         if ex.committed or ex.settled:
             return
-        ex.new_connection = (flow.server_conn.timestamp_start or 0.0) >= flow.request.timestamp_start
+        if ex.new_connection is None:
+            ex.new_connection = (flow.server_conn.timestamp_start or 0.0) >= flow.request.timestamp_start
         head = head_of(flow.response)
         if not self.guard.reads(ex, head):
             flow.response.stream = flow.response.status_code != 101

@@ -64,7 +64,7 @@ def amend(flow: http.HTTPFlow, commit: Commit) -> None:
 
 
 class HeldResponse:
-    """A held_stream.Hold. Whatever goes wrong in here lets the upstream's bytes through unchanged."""
+    """A ``hold.Hold``. Whatever goes wrong in here lets the upstream's bytes through unchanged."""
 
     held = True
 

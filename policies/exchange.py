@@ -34,6 +34,12 @@ class Exchange:
     preamble_at: float | None = None
     reader: Reader | None = None
     finding: Finding | None = None
+    first: Finding | None = None
+    """What the first send found, where the request was sent again."""
+    waiting: bool = False
+    """The next send was decided and has brought nothing yet."""
+    paced: float = 0.0
+    """Seconds that the first send was delayed."""
     tapped: Finding | None = None
     """A refusal seen in the stream after the commit."""
     committed: bool = False

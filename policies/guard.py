@@ -53,7 +53,8 @@ class Guard:
             if self.memory.settings.mode == "enforce":
                 ex.refused_here = True
                 return refusal
-        return Forward(pace(ex.gap, self.memory.replay_settings(ex.call)) if ex.generation else 0.0)
+        ex.paced = pace(ex.gap, self.memory.replay_settings(ex.call)) if ex.replay else 0.0
+        return Forward(ex.paced)
 
     def _admit(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
         if ex.call.surface.role is Role.PREPARATION:
@@ -173,7 +174,7 @@ class Guard:
 
     def begin(self, ex: Exchange, head: Head, now: float) -> None:
         """The upstream's headers have come."""
-        ex.head, ex.headers_at, ex.preamble_at = head, now, None
+        ex.head, ex.headers_at, ex.preamble_at, ex.waiting = head, now, None, False
         self.heard(ex, now)
         memory = self.memory
         ex.reader = Reader(ex.call.surface, head, memory.recogniser, memory.settings.hold.bytes)
@@ -231,6 +232,8 @@ class Guard:
             return None
         ex.settled = True
         memory, call = self.memory, ex.call
+        if ex.waiting and outcome == "client_left":
+            ex.sends -= 1  # the client left before it went out
         reader = ex.reader
         if reader is not None and ex.committed and not ex.answered and ex.tapped is None and reader.answered:
             ledger.answered(memory, ex, now)
@@ -271,11 +274,12 @@ class Guard:
             prefix=lambda but: digests.prefix(wire, call.body, but),
             roles=digests.roles(wire, call.body),
             markers=digests.markers(call.body),
-            gap_session=ex.gap,
+            gap_session=None if ex.gap is None else ex.gap + ex.paced,
             gap_account=ex.account_gap,
             new_connection=ex.new_connection,
             token=call.one_time_token,
             attempt=ex.sends,
+            first=ex.first,
             side=ex.side,
         )
         return self.memory.evidence.note(facts, finding)

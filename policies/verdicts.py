@@ -150,6 +150,7 @@ def _again(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Resend
     step = memory.replays.next(attempt, finding, now)
     if not isinstance(step, Again):
         return None
+    ex.first, ex.waiting = ex.first or finding, True
     ex.sends = step.attempt
     ex.waits.append(step.after)
     ex.notes.append(f"{_described(finding)}: sent again in {step.after:g} s, attempt {step.attempt} of {step.of}")
