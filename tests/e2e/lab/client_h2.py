@@ -65,7 +65,9 @@ class H2Connection:
         """Send one request (its body within the initial window of 64 KiB); the stream's number."""
         number: int = self._h2.get_next_available_stream_id()
         pseudo = [(":method", method), (":scheme", "https"), (":authority", self._authority), (":path", path)]
-        self._h2.send_headers(number, [*pseudo, *headers], end_stream=body is None)
+        # Without a length mitmproxy frames no body for an upstream with HTTP/1.1; every known client sends one.
+        framing = [] if body is None else [("content-length", str(len(body)))]
+        self._h2.send_headers(number, [*pseudo, *headers, *framing], end_stream=body is None)
         self.streams[number] = Stream()
         if body is not None:
             for start in range(0, len(body), 16384):
