@@ -192,7 +192,7 @@ def _failed(message: str, seconds: int, request_id: str) -> bytes:
         "message": f"{message} Please try again in {seconds}s.",
         "retry_after": seconds,
     }
-    response = {
+    response: dict[str, Any] = {
         "id": f"resp_{request_id}",
         "object": "response",
         "status": "failed",
