@@ -104,6 +104,10 @@ def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> En
         return read(response, refused=True, depth=depth + 1) or Envelope(fields=(body,))
     if shapes.is_answer(body):
         return None
+    ret = body.get("ret")
+    if shapes.is_failure(ret):
+        code, _, words = shapes.joined(ret).partition("::")
+        return Envelope(code, message=words.strip(), fields=(body,))
     inside = _inside(body, refused=refused, depth=depth)
     if inside is not None:
         return inside
@@ -205,7 +209,7 @@ def _type(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...]) 
         for key in TYPE_KEYS:
             value = body.get(key)
             if isinstance(value, (str, int)) and (name := text_of(value)) and name not in ("error", "chat:completion"):
-                return "" if is_status(name) else name
+                return "" if key == "status" and is_status(name) else name
     return ""
 
 

@@ -49,10 +49,8 @@ def _places(body: Mapping[str, object]) -> list[Mapping[str, object]]:
 
 
 def _in(place: Mapping[str, object]) -> Verdict | None:
-    ret = place.get("ret")
-    parts = [part for part in (ret if isinstance(ret, list) else [ret])[:16] if isinstance(part, str)]
-    words = "::".join(parts)[:2000]
-    if shapes.is_success(parts):
+    words = shapes.joined(place.get("ret"))
+    if words and not shapes.is_failure(place.get("ret")):
         return None
     code = next((text_of(place.get(key)) for key in ("code", "type") if text_of(place.get(key))), "")
     judged = f"{words} {code if ' ' not in code else ''}".lower()
@@ -61,4 +59,4 @@ def _in(place: Mapping[str, object]) -> Verdict | None:
     if not (FLAG in place or punished or any(mark in judged for mark in VERDICTS)):
         return None
     busy = FLAG in place or any(mark in judged for mark in BUSY)
-    return Verdict(Challenge.BUSY if busy else Challenge.CAPTCHA, (parts[0].partition("::")[0] if parts else code) or "punish", words)
+    return Verdict(Challenge.BUSY if busy else Challenge.CAPTCHA, words.partition("::")[0] or code or "punish", words)

@@ -96,6 +96,7 @@ _COMPILED = tuple((row, row.pattern) for row in ROWS)
 
 _WRAPPER = re.compile(
     r"\s*(?:<?\(?\d{3}\)?>?[\s:,\-]+"
+    r"|\{\s*['\"]error['\"]\s*:\s*\{\s*['\"]message['\"]\s*:\s*['\"]"
     r"|(?:[\w.]+ ){0,3}?[\w.\-]*(?:error|exception|invalidparameter|bad request|badrequest|invalid request|invalid_request"
     r"|http|status|code)[\w.\-]*(?: \(?[\w.\-]+\)?){0,3}\s*(?::|-)\s+)",
     re.IGNORECASE,
@@ -105,7 +106,7 @@ _TOKENS_FIELD = "n_ctx"
 
 def beginnings(words: str) -> Iterator[str]:
     """The message, then the message without its first wrapper, and so on."""
-    words = words[:4096].strip()
+    words = words[:4096].strip().replace("\\u003c", "<").replace("\\u003e", ">")
     for _ in range(6):
         yield words
         wrapper = _WRAPPER.match(words)

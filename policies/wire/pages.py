@@ -20,6 +20,7 @@ _TAG = re.compile(r"<(!--|/?[a-zA-Z][a-zA-Z0-9]*)")
 _ATTRIBUTE = re.compile(r"""([\w\-:]+)\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"'>]+))""")
 _QUOTED = ("pre", "code", "xmp", "samp", "template")
 _RAW = ("script", "style", "textarea", "title", *_QUOTED)
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
 
 
@@ -183,7 +184,7 @@ def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
 
 def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:
     """Name, attributes, inner text of raw elements, and the words before; an element that was cut comes as far as it goes."""
-    low, at = text.lower(), 0
+    low, at = text.translate(_LOWER), 0
     while tag := _TAG.search(text, at):
         name, before = tag[1].lower(), text[at : tag.start()]
         if name == "!--":

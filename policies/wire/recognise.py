@@ -134,6 +134,9 @@ class Recogniser:
             low = shapes.lowered(value)
             if shapes.is_answer(low):
                 return _ended(low) or ANSWER
+            refusal = self._refused(surface, head, value, body, None, failed=True)
+            if refusal is not None and refusal.row.partition(":")[0] not in ("unknown", "status") and surface.role is Role.GENERATION:
+                return refusal
         return _passing(surface, "no-answer")
 
     def _broken(self, surface: Surface, head: Head, body: bytes) -> Finding:

@@ -88,20 +88,23 @@ def says_failure(body: Mapping[str, object]) -> bool:
     """True where the object itself says that it is an error, whatever the status line said."""
     if body.get("type") == "error" or body.get("object") == "error" or body.get("success") is False:
         return True
-    ret = body.get("ret")
-    if isinstance(ret, (list, str)) and ret and not is_success(ret):
-        return True
-    if body.get("captcha_error_type"):
+    if is_failure(body.get("ret")) or body.get("captcha_error_type"):
         return True
     if text_of(body.get("code")).lower() in SUCCESS_CODES or body.get("success") is True:
         return False
     return len(body) <= 3 or any(isinstance(body.get(key), (str, dict)) for key in ("msg", "message", "detail", "details", "reason"))
 
 
-def is_success(ret: object) -> bool:
-    """``["SUCCESS::…"]`` of Aliyun mtop."""
-    first = ret[0] if isinstance(ret, list) and ret else ret
-    return isinstance(first, str) and first.upper().startswith("SUCCESS")
+def joined(ret: object) -> str:
+    """The ``ret`` of Aliyun mtop, an array or a string, as ``CODE::text``."""
+    parts = [part for part in (ret if isinstance(ret, list) else [ret])[:16] if isinstance(part, str)]
+    return "::".join(parts)[:2000]
+
+
+def is_failure(ret: object) -> bool:
+    """True for a ``ret`` that is not ``["SUCCESS::…"]``."""
+    words = joined(ret)
+    return bool(words) and not words.upper().startswith("SUCCESS")
 
 
 def is_preamble(body: Mapping[str, object]) -> bool:

@@ -9,13 +9,14 @@ WEB = "chat.qwen.ai, Rfym21/Qwen2API"
 DANY = "danyapi tests"
 
 ROWS = (
-    Row("RateLimited", Kind.QUOTA, WEB, ("RateLimited", "rate_limited"), status=429),
-    Row("quota_limit", Kind.QUOTA, WEB, ("quota_limit", "QuotaLimit"), status=429),
-    Row("unauthorized", Kind.ACCOUNT, DANY, ("unauthorized", "token_expired", "TokenExpired"), status=401),
-    Row("Too_Many_Requests", Kind.RATE_LIMIT, DANY, ("Too_Many_Requests", "TooManyRequests"), status=429),
+    Row("RateLimited", Kind.QUOTA, WEB, ("RateLimited",), status=429),
+    Row("quota_limit", Kind.QUOTA, WEB, ("quota_limit",), status=429),
+    Row("unauthorized", Kind.ACCOUNT, DANY, ("unauthorized",), status=401),
+    Row("Too_Many_Requests", Kind.RATE_LIMIT, DANY, ("Too_Many_Requests",), status=429),
     Row("ContextLengthExceeded", Kind.OVERFLOW, DANY, ("ContextLengthExceeded", "TokenLimit"), status=400),
     Row("Bad_Request-internal", Kind.UPSTREAM_ERROR, WEB, ("Bad_Request",), text=r"Internal error", status=502),
-    Row("Bad_Request", Kind.CALLER_ERROR, WEB, ("Bad_Request", "Not_Found", "Forbidden"), status=400),
+    Row("Bad_Request", Kind.CALLER_ERROR, WEB, ("Bad_Request",), status=400),
+    Row("Not_Found", Kind.CALLER_ERROR, "named like Bad_Request", ("Not_Found",), status=404),
     Row("captcha", Kind.CHALLENGE, WEB, ("upstream_waf_challenge",), status=503, challenge=Challenge.CAPTCHA),
 )
 
