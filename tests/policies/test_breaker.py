@@ -370,6 +370,11 @@ def strike(breaker: Breaker, now: float = START) -> None:
     breaker.challenged(passed(breaker, now), now)
 
 
+def strike_once(breaker: Breaker) -> None:
+    if breaker.closed:
+        strike(breaker)
+
+
 def test_one_breaker_an_upstream_whatever_the_account() -> None:
     breakers = Breakers(settings_of())
     assert breakers.of("zai", "a") is breakers.of("zai", "b")
@@ -392,11 +397,30 @@ def test_accounts_are_bounded_and_an_open_one_stays_while_others_exist() -> None
     assert breakers.of("pool", "struck").state(START).state is OPEN
 
 
+def test_one_with_strikes_goes_before_an_open_one() -> None:
+    patient = dataclasses.replace(PER_ACCOUNT, breaker=BreakerSettings(strikes=2, scope="account"))
+    breakers = Breakers(settings_of(patient), limit=3)
+    breakers.of("zai", "").open(START)
+    for account, strikes in (("open", 2), ("struck", 1), ("new", 0)):
+        for _ in range(strikes):
+            strike(breakers.of("pool", account))
+        breakers.of("pool", account)
+    assert [breaker.account for breaker in breakers.all()] == ["", "open", "new"]
+
+
+def test_room_is_never_made_by_an_upstreams_own_breaker() -> None:
+    breakers = Breakers(settings_of(PER_ACCOUNT), limit=2)
+    own = breakers.of("zai", "")
+    for account in "abc":
+        breakers.of("pool", account)
+    assert own in breakers.all()
+
+
 def test_where_all_are_open_the_longest_unused_goes() -> None:
     breakers = Breakers(settings_of(PER_ACCOUNT), limit=3)
-    for number in range(5):
-        strike(breakers.of("pool", str(number)))
-    assert [breaker.account for breaker in breakers.all()] == ["2", "3", "4"]
+    for account in ("a", "b", "c", "a", "d"):
+        strike_once(breakers.of("pool", account))
+    assert [breaker.account for breaker in breakers.all()] == ["c", "a", "d"]
 
 
 def test_a_pass_of_a_dropped_breaker_means_nothing_to_its_successor() -> None:

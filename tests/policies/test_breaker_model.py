@@ -138,7 +138,7 @@ class BreakerMachine(RuleBasedStateMachine):
     @invariant()
     def a_probe_is_out_exactly_while_it_is_live(self) -> None:
         view = self.breaker.state(self.now)
-        assert (view.state is State.PROBING) == (self.probe is not None)
+        assert (view.state is State.PROBING) == (self.probe is not None) == (view.probe_age is not None)
         assert 0 <= view.left <= self.breaker.window + 0.001
 
     def teardown(self) -> None:

@@ -185,6 +185,9 @@ def test_it_is_bounded_and_the_longest_unused_goes_first() -> None:
     assert refusals.waiting("a", "1", START)
     told(refusals, START, digest="4")
     assert [digest for digest in "1234" if refusals.waiting("a", digest, START)] == ["1", "3", "4"]
+    told(refusals, START, digest="1")
+    told(refusals, START, digest="5")
+    assert [digest for digest in "12345" if refusals.waiting("a", digest, START)] == ["1", "4", "5"]
     for number in range(10):
         refusals.block("zcode", str(number), START, 60)
     assert [n for n in range(10) if refusals.blocked(str(n), "zcode", START)] == [7, 8, 9]
