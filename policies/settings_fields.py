@@ -109,7 +109,7 @@ def choice(*names: str) -> Field:
     def read(value: Any, where: str) -> str:
         if not isinstance(value, str) or value not in names:
             raise must_be(where, f"{', '.join(names[:-1])} or {names[-1]}", value)
-        return value
+        return names[names.index(value)]  # the member, where the names are those of an enum
 
     return read
 

@@ -153,6 +153,7 @@ def test_further_upstreams_stand_beside_the_built_in_ones() -> None:
     )
     gateway = Upstream("my-gateway", ("llm.example.com", "10.1.2.3:8000", "[::1]:80"), Family.ZAI)
     assert found.upstreams == (*BUILT_IN, gateway)
+    assert all(type(upstream.family) is Family for upstream in found.upstreams)
 
 
 def test_the_same_name_replaces_a_built_in_one_and_keeps_what_is_not_said() -> None:
