@@ -91,7 +91,7 @@ class EstimateWeights:
     """A line end after a line end or punctuation."""
     cjk: float = 0.578125
     """A Chinese character (UTF-8 lead bytes E4 to E9); the bytes that continue a character are free."""
-    cyrillic: float = 0.171875
+    cyrillic: float = 0.15625
     """Lead bytes D0 to D3."""
     latin: float = 0.078125
     """Lead bytes C2 to CF: accented Latin, Greek."""

@@ -22,8 +22,10 @@ BLOCK = 512
 """Bytes of prices that are summed at once."""
 EXACT = 262_144
 """Bytes of a text of which every one is priced."""
-SAMPLE, SAMPLED_OF = 4_096, 3
-"""Where not every byte is priced, the first of every three blocks of so many bytes stands for all three."""
+SAMPLE = 2_048
+"""Bytes of a block; where not every byte is priced, blocks at even distances stand for those between them."""
+SAMPLED = 262_144
+"""Bytes that are priced of a text of any length."""
 
 (LOWER, UPPER, DIGIT, PUNCTUATION, SPACE, NEWLINE, CJK, WIDE, HANGUL, CYRILLIC, LATIN, OTHER, ASTRAL, CONTINUATION,
  QUOTE, BACKSLASH) = range(16)  # fmt: skip
@@ -83,7 +85,8 @@ def escaped_steps(json: bytes, weights: EstimateWeights) -> int:
 
 def samples(text: bytes, start: int = 0) -> list[bytes]:
     """The blocks that stand for a text from ``start`` on."""
-    return [text[at : at + SAMPLE] for at in range(start, len(text), SAMPLE * SAMPLED_OF)]
+    distance = SAMPLE * -(-max(1, len(text) - start) // SAMPLED)
+    return [text[at : at + SAMPLE] for at in range(start, len(text), distance)]
 
 
 def _steps(text: bytes, prices: bytes) -> int:

@@ -106,7 +106,8 @@ def _collect(document: dict[str, Any], web: bool, texts: list[str]) -> int:
         elif isinstance(value, list):
             todo += value
         elif isinstance(value, dict):
-            if value.get("type") in PLAIN and isinstance(text := value.get("text"), str):
+            kind, text = value.get("type"), value.get("text")
+            if isinstance(text, str) and isinstance(kind, str) and kind in PLAIN:
                 texts.append(text)
                 continue
             apart += MESSAGE if "role" in value else 0
@@ -115,7 +116,7 @@ def _collect(document: dict[str, Any], web: bool, texts: list[str]) -> int:
                 _open(value, web and "role" in value, texts, todo)
             else:
                 apart += price
-                texts += [text for name in BESIDE if isinstance(text := value.get(name), str)]
+                texts += [beside for name in BESIDE if isinstance(beside := value.get(name), str)]
     return apart
 
 

@@ -61,7 +61,7 @@ def price(part: Mapping[str, Any]) -> int | None:
 def _priced(form: Kind, value: Any) -> int | None:
     """None where the field holds text after all: a document's own words count as words."""
     if isinstance(value, Mapping):
-        if value.get("type") in {"text", "content"}:
+        if value.get("type") in ("text", "content"):
             return None
         media = str(value.get("media_type") or value.get("format") or "")
         for name in ("data", "file_data", "b64_json", "url"):

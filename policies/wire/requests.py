@@ -73,6 +73,7 @@ class Head(msgspec.Struct):
     captcha_verify_param: Raw = Raw()
     output_config: Raw = Raw()
     system: Raw = Raw()
+    instructions: Raw = Raw()
     messages: Raw = Raw()
 
 
@@ -117,7 +118,6 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     parameters = _parameters(head.parameters)
     model, suffixed = _model(head.model)
     tools = any(_present(raw) for raw in (head.tools, head.functions, parameters.tools))
-    rows = (*trait_rows.BUILT_IN, *traits)
     return Call(
         surface=surface,
         method=method,
@@ -129,13 +129,18 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         tools=tools,
         thinking=_thinking(head, parameters),
         long_context=suffixed or _long_context(header("anthropic-beta")),
-        trait=None if tools or not readable else trait_rows.match(head.system, head.messages, head.output_config, rows),
+        trait=None if tools or not readable else _trait(head, traits),
         session_id=_session_id(head, envelope),
         one_time_token=_one_time_token(head, envelope, hashed),
         size=size,
         body=body,
         readable=readable,
     )
+
+
+def _trait(head: Head, additions: tuple[TraitRow, ...]) -> str | None:
+    system = head.system if len(head.system) else head.instructions
+    return trait_rows.match(system, head.messages, head.output_config, (*trait_rows.BUILT_IN, *additions))
 
 
 def _head(body: bytes) -> Head | None:
@@ -193,7 +198,7 @@ def _budget(head: Head, parameters: Parameters) -> int | None:
 def _present(raw: Raw) -> bool:
     """True for tools that are there: a non-empty array, or a value that cannot be understood as an empty one."""
     view = memoryview(raw)
-    if not view or view == b"null":
+    if bytes(view[:5]) in _ABSENT:
         return False
     return not (view[0] == ord("[") and not bytes(view[1:_BLANKS]).strip(b" \t\r\n]"))
 

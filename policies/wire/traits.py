@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -32,6 +33,10 @@ BUILT_IN: tuple[TraitRow, ...] = (
 
 SCHEMA_PROPERTIES = 2
 """A schema with more properties than this extracts data: a main request that happens to want a title too."""
+LONG = 65_536
+"""Bytes of messages above which only their beginning is looked at."""
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class _Block(msgspec.Struct):
@@ -58,8 +63,8 @@ class _OutputConfig(msgspec.Struct):
 
 
 _SYSTEM = msgspec.json.Decoder(str | list[_Block])
-_MESSAGES = msgspec.json.Decoder(list[Raw])
-_MESSAGE = msgspec.json.Decoder(_Message)
+_MESSAGES = msgspec.json.Decoder(list[_Message])
+_PIECEWISE = json.JSONDecoder()
 _OUTPUT_CONFIG = msgspec.json.Decoder(_OutputConfig)
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -80,37 +85,45 @@ def match(system: Raw, messages: Raw, output_config: Raw, rows: Sequence[TraitRo
 
 
 def _texts(system: Raw, messages: Raw) -> tuple[list[str], list[str]]:
-    """Texts of the system blocks (leading system messages of the openai wire included) and of the user's messages.
+    """Texts of the system blocks (leading system messages of the openai wire included) and of the one user message.
 
-    Only the messages up to the second user message are opened: a longer talk is no warm-up.
+    A user with more to say than one message is no warm-up, and neither is a talk of more than ``LONG`` bytes.
     """
     blocks = _system_blocks(system)
     users: list[str] = []
-    try:
-        raws = _MESSAGES.decode(messages) if len(messages) else []
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return blocks, users
-    leading = True
-    for raw in raws:
-        message = _message(raw)
-        if message is None:
-            return blocks, [*users, "", ""]
-        texts = _contents(message)
-        if leading and message.role in _SYSTEM_ROLES:
-            blocks += texts
-            continue
-        leading = False
-        users += texts
-        if len(users) > 1 or message.role != "user":
-            return blocks, ["", ""]
-    return blocks, users
+    for message in _opening(messages):
+        if message.role in _SYSTEM_ROLES and not users:
+            blocks += _contents(message)
+        elif message.role == "user" and not users:
+            users += _contents(message)
+        else:
+            return blocks, []
+    return blocks, [] if len(messages) > LONG else users
 
 
-def _message(raw: Raw) -> _Message | None:
+def _opening(messages: Raw) -> list[_Message]:
+    """The messages; of a long talk only the leading ones up to its first user or assistant."""
     try:
-        return _MESSAGE.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+        if len(messages) <= LONG:
+            return _MESSAGES.decode(messages) if len(messages) else []
+        return _leading(bytes(memoryview(messages)[:LONG]).decode("utf-8", "ignore"))
+    except _UNREADABLE:
+        return []
+
+
+def _leading(start: str) -> list[_Message]:
+    found: list[_Message] = []
+    at = start.find("{")
+    while at > 0:
+        try:
+            value, end = _PIECEWISE.raw_decode(start, at)
+        except ValueError:
+            return found  # it goes on beyond what is looked at
+        found.append(msgspec.convert(value, _Message))
+        if found[-1].role not in _SYSTEM_ROLES:
+            return found
+        at = start.find("{", end)
+    return found
 
 
 def _contents(message: _Message) -> list[str]:
@@ -122,7 +135,7 @@ def _contents(message: _Message) -> list[str]:
 def _system_blocks(system: Raw) -> list[str]:
     try:
         value = _SYSTEM.decode(system)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except _UNREADABLE:
         return []
     return [value] if isinstance(value, str) else [block.text for block in value]
 
@@ -130,7 +143,7 @@ def _system_blocks(system: Raw) -> list[str]:
 def _properties(output_config: Raw) -> frozenset[str]:
     try:
         wanted = _OUTPUT_CONFIG.decode(output_config).format
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except _UNREADABLE:
         return frozenset()
     names = frozenset(wanted.schema.properties) if wanted.type == "json_schema" else frozenset()
     return names if len(names) <= SCHEMA_PROPERTIES else frozenset()
