@@ -5,6 +5,7 @@ It shows `flow.metadata["breakwater"]` and nothing else of the flow, on mitmprox
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ EXCERPT_AT_MOST = 4096
 """Characters of the replaced body that are shown; the flow keeps fewer."""
 VALUE_AT_MOST = 600
 """Characters of one line."""
+FOLD_AT = 100
 LINES_AT_MOST = 20_000
 NOTHING = "Breakwater did not decide anything about this flow."
 
@@ -31,12 +33,13 @@ TRACE = (
     ("breaker_before", "breaker before"),
     ("breaker_after", "breaker after"),
     ("waits", "waits"),
+    ("told", "told to wait"),
     ("attempts", "sends upstream"),
     ("hold_seconds", "headers held"),
 )
 """Key of the metadata, and how it is called; in the order in which it is shown. What is absent is left out."""
 
-UNITS = {"hold_seconds": " s", "waits": " s"}
+UNITS = {"hold_seconds": " s", "waits": " s", "told": " s"}
 BELOW = frozenset({"excerpt", "view"})
 
 # Both are meant to be subclassed; which of them exists depends on mitmproxy's version.
@@ -86,9 +89,9 @@ def describe(flow: object) -> str:
         return NOTHING
     lines = [*_trace(decided)]
     if comment := getattr(flow, "comment", ""):
-        lines += ["", _line(str(comment))]
+        lines += ["", *_folded(_line(str(comment)))]
     if excerpt := _text(decided.get("excerpt")):
-        lines += ["", "── the upstream's answer that was replaced ──", *excerpt[:EXCERPT_AT_MOST].splitlines()]
+        lines += ["", "── the upstream's answer that was replaced ──", *_folded(excerpt[:EXCERPT_AT_MOST])]
     if view := _bytes(decided.get("view")):
         answer = assemble(str(decided.get("wire", "")), view)
         lines += ["", "── the stream's answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
@@ -125,6 +128,11 @@ def _line(text: str) -> str:
     """One line, at most `VALUE_AT_MOST` characters."""
     line = " ".join(str(text[: 4 * VALUE_AT_MOST]).split())
     return line if len(line) <= VALUE_AT_MOST else f"{line[:VALUE_AT_MOST]}…"
+
+
+def _folded(text: str) -> list[str]:
+    """In lines of `FOLD_AT` characters: mitmweb does not fold long ones."""
+    return [piece for line in text.splitlines() for piece in textwrap.wrap(line, FOLD_AT) or [""]]
 
 
 def _text(value: object) -> str:

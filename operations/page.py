@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hmac
 import io
+import logging
 import secrets
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +21,8 @@ from werkzeug.wrappers import Response as BaseResponse
 from operations import metrics
 from operations.status import Status
 from operations.words import LANGUAGES, WORDS
+
+logger = logging.getLogger("breakwater")
 
 HOST = "breakwater.internal"
 ORIGINS = frozenset({f"http://{HOST}", f"https://{HOST}"})
@@ -43,9 +47,21 @@ class Source(Protocol):
         """Do one of `ACTIONS` and say what was done in one sentence; ValueError, with such a sentence, if it cannot be."""
 
 
+class _App(Flask):
+    """Says a fault once of its kind: the page asks again every two seconds."""
+
+    def log_exception(self, exc_info: Any) -> None:
+        kind, fault, trace = exc_info
+        words = f"{kind.__name__} {'in ' + traceback.extract_tb(trace)[-1].name if trace else ''}".strip()
+        if words not in self.extensions:
+            self.extensions[words] = True
+            logger.warning("Breakwater: the status page cannot be shown (%s); traffic is not concerned", words)
+            logger.debug("Breakwater: status page", exc_info=fault)
+
+
 def make_app(source: Source) -> Flask:
     """The app. It answers for the host `breakwater.internal` alone; everything else is a 404."""
-    app = Flask("breakwater", static_folder=None, root_path=str(Path(__file__).parent))
+    app = _App("breakwater", static_folder=None, root_path=str(Path(__file__).parent))
     app.config.update(MAX_CONTENT_LENGTH=FORM_BYTES, PROPAGATE_EXCEPTIONS=False)
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
     app.url_map.merge_slashes = False

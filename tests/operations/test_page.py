@@ -152,14 +152,19 @@ def test_the_page_stays_small_with_many_rows(ask: Ask, source: SourceStub) -> No
     assert f"and {10_000 - page.ROWS_AT_MOST} more" in response.text
 
 
-def test_a_fault_in_the_source_is_an_error_without_its_words(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_the_source_is_told_once_and_without_its_words(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_: SourceStub) -> Status:
         raise KeyError("secret")
 
     monkeypatch.setattr(SourceStub, "status", fail)
-    response = ask()
-    assert response.status_code == 500
-    assert response.content == b"Internal Server Error\n"
+    with caplog.at_level("WARNING"):
+        for _ in range(3):
+            response = ask()
+            assert response.status_code == 500
+            assert response.content == b"Internal Server Error\n"
+    assert caplog.messages == ["Breakwater: the status page cannot be shown (KeyError in fail); traffic is not concerned"]
 
 
 def test_odd_numbers_do_not_break_the_page(ask: Ask, source: SourceStub) -> None:
