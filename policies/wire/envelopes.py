@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policies.wire import documents, shapes
 from policies.wire.shapes import text_of
@@ -60,7 +60,7 @@ class Envelope:
         return any(code and not is_status(code) for code in (self.code, self.in_text))
 
     def chain(self) -> tuple[Envelope, ...]:
-        """This envelope and those nested in it, outermost first."""
+        """The envelope and those nested in it, outermost first."""
         return (self, *self.inner.chain()) if self.inner else (self,)
 
 
@@ -86,7 +86,7 @@ def read(document: object, *, refused: bool, depth: int = 0) -> Envelope | None:
 def from_text(words: str, depth: int = 0) -> Envelope:
     """An error that is only words, or JSON as a string, alone or behind a wrapper's words."""
     words = words[:MESSAGE_CHARACTERS].strip()
-    return _normal("", "", words, None, (), _nested(words, depth))
+    return _unwrapped(Envelope(message=words, inner=_nested(words, depth)))
 
 
 def _bare(*, refused: bool) -> Envelope | None:
@@ -99,15 +99,21 @@ def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> En
         error = error[0] if error else None
     if isinstance(error, dict) or (isinstance(error, str) and error.strip()):
         return _from_error(error, body, depth)
-    response = body.get("response")
-    if shapes.failed(body) and isinstance(response, dict):
-        return read(response, refused=True, depth=depth + 1) or Envelope(fields=(body,))
+    if shapes.failed(body):
+        return read(body.get("response"), refused=True, depth=depth + 1) or Envelope(fields=(body,))
     if shapes.is_answer(body):
         return None
-    ret = body.get("ret")
-    if shapes.is_failure(ret):
-        code, _, words = shapes.joined(ret).partition("::")
-        return Envelope(code, message=words.strip(), fields=(body,))
+    if shapes.is_failure(body.get("ret")):
+        return _from_ret(shapes.joined(body.get("ret")), body)
+    return _elsewhere(body, refused=refused, depth=depth)
+
+
+def _from_ret(ret: str, body: Mapping[str, object]) -> Envelope:
+    code, _, words = ret.partition("::")
+    return Envelope(code, message=words.strip(), fields=(body,))
+
+
+def _elsewhere(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
     inside = _inside(body, refused=refused, depth=depth)
     if inside is not None:
         return inside
@@ -139,7 +145,7 @@ def _tells(body: Mapping[str, object]) -> bool:
 def _from_error(error: object, body: Mapping[str, object], depth: int) -> Envelope:
     if not isinstance(error, dict):
         words = str(error)[:MESSAGE_CHARACTERS].strip()
-        return _normal(_code(body), "", words, _status(body), (body,), _nested(words, depth))
+        return _unwrapped(Envelope(_code(body), "", words, "", _status(body), (body,), _nested(words, depth)))
     core = shapes.lowered(error)
     return _core(core, (core, body), depth)
 
@@ -160,16 +166,13 @@ def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], 
         inner = inner or _nested(metadata["raw"][:MESSAGE_CHARACTERS], depth)
     status = _status(core) or next((named for outer in fields if (named := _status(outer))), None)
     code = next((code for body in (core, *fields) if (code := _code(body))), "")
-    return _normal(code, _type(core, fields), words, status, fields, inner or _nested(words, depth))
+    return _unwrapped(Envelope(code, _type(core, fields), words, "", status, fields, inner or _nested(words, depth)))
 
 
-def _normal(
-    code: str, kind: str, words: str, status: int | None, fields: tuple[Mapping[str, object], ...], inner: Envelope | None,
-) -> Envelope:
-    words, in_text, named = unwrapped(words)
-    if status is None and is_status(code):
-        status = int(code)
-    return Envelope(code, kind, words, in_text, status or named, fields, inner)
+def _unwrapped(envelope: Envelope) -> Envelope:
+    words, in_text, named = unwrapped(envelope.message)
+    status = envelope.status or (int(envelope.code) if is_status(envelope.code) else named)
+    return replace(envelope, message=words, in_text=in_text, status=status)
 
 
 def unwrapped(words: str) -> tuple[str, str, int | None]:

@@ -20,6 +20,8 @@ _TAG = re.compile(r"<(!--|/?[a-zA-Z][a-zA-Z0-9]*)")
 _ATTRIBUTE = re.compile(r"""([\w\-:]+)\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"'>]+))""")
 _QUOTED = ("pre", "code", "xmp", "samp", "template")
 _RAW = ("script", "style", "textarea", "title", *_QUOTED)
+_LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("src",), "meta": ("content",)}
+"""Where a page leads by itself; a link that waits for a click is none."""
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
 
@@ -161,25 +163,21 @@ def read(text: str) -> Page:
 
 
 def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
-    if name == "meta":
-        page.metas.add(values.get("name", ""))
-        if values.get("http-equiv", "").lower() == "refresh":
-            page.links.append(values.get("content", ""))
-    elif name == "script":
+    if name == "script":
         if "src" in values:
             page.sources.append(values["src"])
         if "json" not in values.get("type", "") and inner:
             page.scripts.append(inner)
-    elif name in ("iframe", "frame", "form"):
-        page.links.append(values.get("src") or values.get("action") or "")
-    elif name == "img":
-        page.links.append(values["src"] if "errors.aliyun.com" in values.get("src", "") else "")
     elif name == "title":
         page.title = page.title or inner.strip()
     elif name == "textarea":
         page.areas += inner
     elif name == "body":
         page.onload = values.get("onload", "")
+    elif name == "meta":
+        page.metas.add(values.get("name", ""))
+    if name in _LEADS:
+        page.links.extend(values[key] for key in _LEADS[name] if key in values)
 
 
 def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:

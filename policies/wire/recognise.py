@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from policies.calls import Family, Role, Surface
 from policies.findings import ANSWER, Challenge, Finding, Kind
 from policies.settings import SignatureRow
-from policies.wire import documents, envelopes, meanings, mtop, pages, redaction, shapes, signatures, waits
+from policies.wire import documents, envelopes, meanings, mtop, pages, redaction, shapes, signatures, suspects, waits
 from policies.wire.codes.common import FINISH_REASONS
 from policies.wire.envelopes import Envelope
 from policies.wire.frames import Frame
@@ -20,13 +21,23 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 LONG_WAIT = 3600
 """Seconds. A 429 that no row knows and that asks for more is no rate limit but a spent quota."""
 _QUIET_EVENTS = frozenset({b"ping", b"keepalive", b"keep-alive", b"keep_alive", b"heartbeat"})
-_ENDINGS = rb'"(?:finish|stop)_reason"\s*:\s*"(?:' + b"|".join(reason.encode() for reason in FINISH_REASONS) + rb')"'
-_SUSPECTS = (
-    rb'"(?:ret|error|errors|code|success|detail|details|captcha_error_type|rgv587_flag)"\s*:'
-    rb'(?!\s*(?:null|true|""|\[\]|\{\}|0\s*[,}]|200\s*[,}]|"0"|"200"))'
-    rb"|event:\s*error|HTTP_STATUS/[45]|response\.(?:failed|error)|" + _ENDINGS + rb'|"(?:type|object)"\s*:\s*"error"'
-    rb"|<\s*(?:!doctype|html|head|body|script|meta|title)|_____tmd_____/punish"
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is judged: a body or the data of one frame, and what is known beside it."""
+
+    surface: Surface
+    head: Head
+    data: bytes
+    named: int | None = None
+    """The status in an SSE comment."""
+    failed: bool = False
+    """The event's name or its status comment says that it is an error."""
+
+    @property
+    def refused(self) -> bool:
+        return self.failed or self.head.status >= 400
 
 
 class Recogniser:
@@ -34,7 +45,7 @@ class Recogniser:
 
     def __init__(self, signatures: tuple[SignatureRow, ...] = ()) -> None:
         self._signatures = signatures
-        self._suspects = lru_cache(maxsize=64)(self._suspects_of)
+        self._own_needles = lru_cache(maxsize=64)(self._needles_of)
 
     def head(self, surface: Surface, head: Head) -> Finding | None:
         """What status and headers alone say. A body that is an answer, or another challenge, says it better."""
@@ -52,157 +63,149 @@ class Recogniser:
 
     def document(self, surface: Surface, head: Head, body: bytes, *, whole: bool) -> Finding:
         """A JSON, HTML or other body; not ``whole`` where it was cut or is longer than what is held: only what is certain."""
+        seen = Seen(surface, head, body)
         if not body.strip():
-            return self._empty(surface, head)
+            return self._empty(seen)
         if pages.is_page(body):
-            return self._page(surface, head, body)
+            return self._page(seen)
         if documents.is_events(body):
-            return self._events(surface, head, body)
+            return self._events(seen)
         value = documents.parse(body)
-        if value is not documents.UNREADABLE:
-            return self._value(surface, head, value, body)
-        return self._broken(surface, head, body)
+        if value is documents.UNREADABLE:
+            return self._broken(seen, whole=whole)
+        return self._value(seen, value)
 
     def frame(self, surface: Surface, head: Head, frame: Frame) -> Finding | None:
         """One frame of a stream: None for a keep-alive or preamble, ANSWER for (part of) an answer, else the refusal."""
-        data, named = frame.data.strip(), _named_status(frame)
-        failed = frame.event.strip().lower() == b"error" or (named or 0) >= 400
+        data, event = frame.data.strip(), frame.event.strip().lower()
+        named = _named_status(frame)
+        seen = Seen(surface, head, data or frame.raw, named, failed=event == b"error" or (named or 0) >= 400)
         if not data:
-            return self._bare(surface, head, frame, named, failed=failed)
-        if data == b"[DONE]" or (frame.event.strip() in _QUIET_EVENTS and not failed):
+            return self._bare(seen, frame)
+        if data == b"[DONE]" or (event in _QUIET_EVENTS and not seen.failed):
             return None
         if pages.is_page(data):
             page = pages.challenge(head, data)
             return _page_finding(page.name, head, data) if page else ANSWER
         value = documents.parse(data)
         if value is documents.UNREADABLE:
-            if failed or head.status >= 400:
-                return self._refused(surface, head, _words(data), data, named, failed=True) or ANSWER
-            value = documents.begun(data) if data[:1] in b"{[" and self.suspicious(surface, data) else None
-            finding = self._refused(surface, head, value, data, named) if isinstance(value, dict) else None
-            return finding if finding and finding.row != "unknown" else ANSWER
-        refusal = self._refused(surface, head, value, data, named, failed=failed)
-        if refusal is not None:
-            return refusal
-        return _part(value)
+            return self._odd(seen)
+        return self._refused(seen, value) or _part(value)
 
     def suspicious(self, surface: Surface, data: bytes) -> bool:
         """Bytes only. False where no refusal can be in them."""
-        return self._suspects(surface).search(data) is not None
+        return suspects.near(data, self._own_needles(surface) if self._signatures else ())
 
     # -- bodies -----------------------------------------------------------------------------------------------
 
-    def _empty(self, surface: Surface, head: Head) -> Finding:
-        if head.status < 400:
+    def _empty(self, seen: Seen) -> Finding:
+        if seen.head.status < 400:
             return Finding(Kind.NOTHING, row="empty")
-        return self._refused(surface, head, {}, b"", None, failed=True) or Finding(Kind.NOTHING, row="empty")
+        return self._refused(seen, {}) or self._status_only(seen)
 
-    def _page(self, surface: Surface, head: Head, body: bytes) -> Finding:
-        words = _words(body[:8192])
-        row = signatures.first(self._signatures, surface, head.status, None, None, words)
+    def _page(self, seen: Seen) -> Finding:
+        row = self._signature(seen, words=_words(seen.data[:8192]))
         if row is not None:
-            return self._signed(row, head, None, body)
-        page = pages.challenge(head, body)
+            return self._signed(seen, row, None)
+        page = pages.challenge(seen.head, seen.data)
         if page is not None:
-            return _page_finding(page.name, head, body)
-        if head.status >= 400:
-            return self._status_only(head, body)
-        return _passing(surface, "html")
+            return _page_finding(page.name, seen.head, seen.data)
+        return self._status_only(seen) if seen.refused else _passing(seen.surface, "html")
 
-    def _status_only(self, head: Head, body: bytes) -> Finding:
-        found = meanings.by_status(head.status, "")
-        return self._finding(found, head, Envelope(), body, None)
+    def _status_only(self, seen: Seen) -> Finding:
+        return self._finding(seen, meanings.by_status(seen.head.status, ""), Envelope())
 
-    def _events(self, surface: Surface, head: Head, body: bytes) -> Finding:
-        answer: Finding | None = None
-        for number, frame in enumerate(documents.events(body)):
-            finding = self.frame(surface, head, frame)
-            if finding is not None and (finding.kind is not Kind.ANSWER or head.status >= 400):
+    def _events(self, seen: Seen) -> Finding:
+        """A body of events: its first refusal counts, as long as no answer has begun."""
+        for number, frame in enumerate(documents.events(seen.data)):
+            finding = self.frame(seen.surface, seen.head, frame)
+            if finding is not None and (finding.kind is not Kind.ANSWER or not seen.refused):
                 return finding
-            answer = answer or finding
-            if answer is not None or number >= 64:
+            if number >= 64:
                 break
-        if answer is None and head.status >= 400:
-            return self._status_only(head, body)
-        return answer or Finding(Kind.NOTHING, row="preamble-only")
+        return self._status_only(seen) if seen.refused else Finding(Kind.NOTHING, row="preamble-only")
 
-    def _value(self, surface: Surface, head: Head, value: object, body: bytes) -> Finding:
-        refusal = self._refused(surface, head, value, body, None)
+    def _value(self, seen: Seen, value: object) -> Finding:
+        refusal = self._refused(seen, value)
         if refusal is not None:
             return refusal
         if isinstance(value, dict):
             low = shapes.lowered(value)
             if shapes.is_answer(low):
                 return _ended(low) or ANSWER
-            refusal = self._refused(surface, head, value, body, None, failed=True)
-            if refusal is not None and refusal.row.partition(":")[0] not in ("unknown", "status") and surface.role is Role.GENERATION:
-                return refusal
-        return _passing(surface, "no-answer")
+            bare = self._refused(replace(seen, failed=True), value)
+            if bare is not None and _known(bare) and seen.surface.role is Role.GENERATION:
+                return bare
+        return _passing(seen.surface, "no-answer")
 
-    def _broken(self, surface: Surface, head: Head, body: bytes) -> Finding:
+    def _broken(self, seen: Seen, *, whole: bool) -> Finding:
         """A body that is no JSON, or one that ends in its midst."""
-        text = _words(body)
-        value = documents.leading(text.lstrip("\ufeff \t\r\n")) if text.lstrip("\ufeff \t\r\n")[:1] == "{" else documents.UNREADABLE
+        text = _words(seen.data)
+        value = documents.leading(text.lstrip("\ufeff \t\r\n"))
         if value is documents.UNREADABLE:
-            value = documents.begun(body)
+            value = documents.begun(seen.data)
         if isinstance(value, dict):
-            refusal = self._refused(surface, head, value, body, None)
-            if refusal is not None and (head.status >= 400 or refusal.row != "unknown"):
+            refusal = self._refused(seen, value)
+            if refusal is not None and (seen.refused or _known(refusal)):
                 return refusal
             if shapes.is_answer(shapes.lowered(value)):
                 return ANSWER
-        if head.status >= 400:
-            refusal = self._refused(surface, head, text[:8192], body, None, failed=True)
-            return refusal or self._status_only(head, body)
-        row = signatures.first(self._signatures, surface, head.status, None, None, text[:8192])
+        if seen.refused:
+            return self._refused(seen, text[:8192]) or self._status_only(seen)
+        row = self._signature(seen, words=text[:8192])
         if row is not None:
-            return self._signed(row, head, None, body)
-        if head.media_type.startswith(("image/", "video/", "audio/")):
+            return self._signed(seen, row, None)
+        if seen.head.media_type.startswith(("image/", "video/", "audio/")):
             return ANSWER
-        return _passing(surface, "no-answer")
+        return _passing(seen.surface, "no-answer" if whole else "incomplete")
 
-    def _bare(self, surface: Surface, head: Head, frame: Frame, named: int | None, *, failed: bool) -> Finding | None:
+    def _bare(self, seen: Seen, frame: Frame) -> Finding | None:
         """A frame without data: a comment, an error event alone, or a document that stands where a frame should."""
         raw = frame.raw.removeprefix(documents.BOM).strip()
         if raw[:1] in (b"{", b"[", b"<"):
-            return self.document(surface, head, raw, whole=True)
-        if failed:
-            return self._refused(surface, head, {}, frame.raw, named, failed=True)
-        return None
+            return self.document(seen.surface, seen.head, raw, whole=True)
+        return self._refused(seen, {}) if seen.failed else None
+
+    def _odd(self, seen: Seen) -> Finding:
+        """A frame whose data is no JSON: words, or JSON that ends in its midst."""
+        if seen.refused:
+            return self._refused(seen, _words(seen.data)) or ANSWER
+        if seen.data[:1] == b"{" and self.suspicious(seen.surface, seen.data):
+            value = documents.begun(seen.data)
+            finding = self._refused(seen, value) if isinstance(value, dict) else None
+            if finding is not None and _known(finding):
+                return finding
+        return ANSWER
 
     # -- refusals ---------------------------------------------------------------------------------------------
 
-    def _refused(
-        self, surface: Surface, head: Head, value: object, data: bytes, named: int | None, *, failed: bool = False,
-    ) -> Finding | None:
-        """The refusal in a JSON value, or None. ``failed``: the event's name or status comment says that it is one."""
-        refused = failed or head.status >= 400
-        envelope = envelopes.read(value, refused=refused)
-        row = signatures.first(self._signatures, surface, head.status, value, envelope, "") if self._signatures else None
+    def _refused(self, seen: Seen, value: object) -> Finding | None:
+        """The refusal in a JSON value, or in the words of an error, or None."""
+        envelope = envelopes.read(value, refused=seen.refused)
+        row = self._signature(seen, document=value, envelope=envelope)
         if row is not None:
-            return self._signed(row, head, envelope, data)
+            return self._signed(seen, row, envelope)
         if isinstance(value, dict) and (verdict := mtop.verdict(shapes.lowered(value))):
             found = Meaning(Kind.CHALLENGE, "mtop:ret", verdict.code, challenge=verdict.challenge)
-            read = envelope or Envelope(message=verdict.words)
-            return self._finding(found, head, read if read.message else Envelope(message=verdict.words, fields=read.fields), data, named)
+            fields = envelope.fields if envelope else ()
+            words = verdict.words or (envelope.message if envelope else "")
+            return self._finding(seen, found, Envelope(message=words, fields=fields))
         if envelope is None:
-            if not refused:
+            if not seen.refused:
                 return None
             envelope = Envelope()
-        http = head.status if head.status >= 400 else named or envelope.status or 0
-        found = meanings.meaning(surface.family, envelope, http)
-        return self._finding(found, head, envelope, data, named or envelope.status, hours=surface.family is Family.QWEN_WEB)
+        http = seen.head.status if seen.head.status >= 400 else seen.named or envelope.status or 0
+        return self._finding(seen, meanings.meaning(seen.surface.family, envelope, http), envelope)
 
-    def _finding(
-        self, found: Meaning, head: Head, envelope: Envelope, data: bytes, named: int | None, *, hours: bool = False,
-    ) -> Finding:
-        chain = envelope.chain()
+    def _finding(self, seen: Seen, found: Meaning, envelope: Envelope) -> Finding:
+        head, chain = seen.head, envelope.chain()
         fields = tuple(body for part in chain for body in part.fields)
         words = next((part.message for part in reversed(chain) if part.message), "")
         wait, source = waits.wait_of(head, fields, words)
-        if hours and wait is None and found.kind is Kind.QUOTA and (wait := waits.hours_in(fields)) is not None:
-            source = "body"
         kind, transient = found.kind, found.transient
+        if wait is None and kind is Kind.QUOTA and seen.surface.family is Family.QWEN_WEB:
+            wait = waits.hours_in(fields)
+            source = "body" if wait else None
         if kind is Kind.RATE_LIMIT and not found.known and ((wait or 0) > LONG_WAIT or waits.reset_in(words)):
             kind, transient = Kind.QUOTA, False
         told = bool(head.get("x-breakwater"))
@@ -216,28 +219,37 @@ class Recogniser:
             wait=wait,
             wait_source=source,
             reset=waits.reset_in(words),
-            status=meanings.real_status(found, head.status, named),
+            status=meanings.real_status(found, head.status, seen.named or envelope.status),
             window=found.window,
             transient=transient and not told,
             honest=told or (in_range and kind is not Kind.CHALLENGE),
-            excerpt=redaction.excerpt(data),
+            excerpt=redaction.excerpt(seen.data),
         )
 
-    def _signed(self, row: SignatureRow, head: Head, envelope: Envelope | None, data: bytes) -> Finding:
+    def _signature(self, seen: Seen, *, document: object = None, envelope: Envelope | None = None, words: str = "") -> SignatureRow | None:
+        if not self._signatures:
+            return None
+        return signatures.first(self._signatures, signatures.Subject(seen.surface, seen.head.status, document, envelope, words))
+
+    def _signed(self, seen: Seen, row: SignatureRow, envelope: Envelope | None) -> Finding:
         kind, challenge = signatures.meaning(row)
         if kind is Kind.ANSWER:
             return ANSWER
-        transient = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) or (kind is Kind.UPSTREAM_ERROR and head.status >= 500)
+        transient = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) or (kind is Kind.UPSTREAM_ERROR and seen.head.status >= 500)
         code = (envelope.code or envelope.type) if envelope else ""
         found = Meaning(kind, f"signature:{row.name}", code, challenge=challenge, transient=transient)
-        finding = self._finding(found, head, envelope or Envelope(), data, envelope.status if envelope else None)
+        finding = self._finding(seen, found, envelope or Envelope())
         if finding.wait is None and row.wait is not None:
-            return Finding(**{name: getattr(finding, name) for name in Finding.__slots__} | {"wait": row.wait, "wait_source": "body"})
+            return replace(finding, wait=row.wait, wait_source="body")
         return finding
 
-    def _suspects_of(self, surface: Surface) -> re.Pattern[bytes]:
-        own = [re.escape(needle) for needle in signatures.needles(self._signatures, surface)]
-        return re.compile(b"|".join([_SUSPECTS, *own]), re.IGNORECASE)
+    def _needles_of(self, surface: Surface) -> tuple[bytes, ...]:
+        return tuple(needle.lower() for needle in signatures.needles(self._signatures, surface))
+
+
+def _known(finding: Finding) -> bool:
+    """False where only a status, or nothing at all, spoke for it."""
+    return finding.row.partition(":")[0] not in ("unknown", "status")
 
 
 def _page_finding(name: str, head: Head, body: bytes) -> Finding:

@@ -9,7 +9,7 @@ EXCERPT_BYTES = 2048
 
 _LINK = r"(?:https?:)?\\?/\\?/[^\s\"'<>]{0,2048}?(?:_____tmd_____|/punish\?|x5secdata)[^\s\"'<>]*"
 _PATH = r"/?_____tmd_____[^\s\"'<>]*"
-_TOKEN = (
+_SINGLE_USE = (
     r"((?:x5secdata|x5sec|x5step|captcha_verify_param|captchaVerifyParam|certifyId|securityToken|arg1)"
     r"[\\\"']{0,3}\s*[=:]\s*[\\\"']{0,3})[^\s\"'&<>\\,}]+"
 )
@@ -19,7 +19,7 @@ _CREDENTIAL = r"\b(?:sk-[\w.\-]{8,}|eyJ[\w\-]{6,}\.[\w\-.]{6,}|Bearer\s+[\w.\-+/
 _CUTS = (
     (re.compile(_LINK, re.IGNORECASE), "[captcha link]"),
     (re.compile(_PATH, re.IGNORECASE), "[captcha link]"),
-    (re.compile(_TOKEN, re.IGNORECASE), r"\1[cut]"),
+    (re.compile(_SINGLE_USE, re.IGNORECASE), r"\1[cut]"),
     (re.compile(_WAF, re.IGNORECASE), r"\1[cut]"),
     (re.compile(_CREDENTIAL), "[cut]"),
 )

@@ -15,7 +15,8 @@ PREAMBLE_TYPES = frozenset({
 PREAMBLE_KEYS = ("response.created", "response.info", "response.in_progress")
 ANSWER_TYPES = ("message", "content_block_", "message_delta", "message_stop", "response.", "completion")
 ANSWER_KEYS = ("choices", "output", "candidates", "images", "task_id", "task_status", "video_result", "embedding", "content")
-QUIET_KEYS = frozenset({"role", "phase", "status", "content", "index", "name"})
+QUIET_KEYS = frozenset({"role", "phase", "status", "name"})
+"""Of a delta: say nothing, whatever their values."""
 FAILED_TYPES = frozenset({"response.failed", "response.error"})
 ANSWER_OBJECTS = ("chat.completion", "text_completion", "response", "list", "video", "image", "message", "model", "embedding")
 
@@ -42,7 +43,8 @@ def text_of(value: object) -> str:
 
 def failed(body: Mapping[str, object]) -> bool:
     """A responses event or object that says it failed."""
-    return body.get("type") in FAILED_TYPES
+    kind = body.get("type")
+    return isinstance(kind, str) and kind in FAILED_TYPES
 
 
 def is_answer(body: Mapping[str, object]) -> bool:
@@ -124,7 +126,7 @@ def _quiet(choice: object) -> bool:
     delta = choice.get("delta")
     if not isinstance(delta, dict) or choice.get("finish_reason") or delta.get("status") == "finished":
         return False
-    return not any(value for key, value in delta.items() if key not in ("role", "phase", "status", "name"))
+    return not any(value for key, value in delta.items() if key not in QUIET_KEYS)
 
 
 def reasons(body: Mapping[str, object]) -> list[str]:

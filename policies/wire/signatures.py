@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from policies.calls import Surface
 from policies.findings import Challenge, Kind
@@ -17,30 +18,39 @@ WRITTEN_BY_MODELS = frozenset({
 """A path through one of these names no envelope field and never matches."""
 
 
-def first(
-    rows: Sequence[SignatureRow], surface: Surface, status: int, document: object, envelope: Envelope | None, words: str,
-) -> SignatureRow | None:
-    """The first row that holds. ``document``: the JSON value, ``words``: a body that is no JSON, else empty."""
-    return next((row for row in rows if _holds(row, surface, status, document, envelope, words)), None)
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a row is asked about: one answer or one frame."""
+
+    surface: Surface
+    status: int
+    document: object = None
+    """The JSON value."""
+    envelope: Envelope | None = None
+    words: str = ""
+    """A body that is no JSON."""
 
 
-def _holds(
-    row: SignatureRow, surface: Surface, status: int, document: object, envelope: Envelope | None, words: str,
-) -> bool:
-    if row.family is not None and row.family != surface.family:
+def first(rows: Sequence[SignatureRow], subject: Subject) -> SignatureRow | None:
+    """The first row that holds."""
+    return next((row for row in rows if _holds(row, subject)), None)
+
+
+def _holds(row: SignatureRow, subject: Subject) -> bool:
+    if row.family is not None and row.family != subject.surface.family:
         return False
-    if row.status is not None and status not in row.status:
+    if row.status is not None and subject.status not in row.status:
         return False
     if row.field is None and row.equals is None and row.begins is None:
-        return row.status is not None and status >= 400
-    return any(_fits(row, value) for value in _values(row, document, envelope, words))
+        return row.status is not None and subject.status >= 400
+    return any(_fits(row, value) for value in _values(row, subject))
 
 
-def _values(row: SignatureRow, document: object, envelope: Envelope | None, words: str) -> list[str]:
+def _values(row: SignatureRow, subject: Subject) -> list[str]:
     if row.field is not None:
-        return at(document, row.field)
-    values = [words.strip()] if words.strip() else []
-    for part in envelope.chain() if envelope else ():
+        return at(subject.document, row.field)
+    values = [subject.words.strip()] if subject.words.strip() else []
+    for part in subject.envelope.chain() if subject.envelope else ():
         values.extend((part.message, *part.codes) if row.begins is None else (part.message,))
     return values
 

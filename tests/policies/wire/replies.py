@@ -87,7 +87,7 @@ def read(recogniser: Recogniser, where: Surface, head: Head, body: bytes, *, who
 def _findings(recogniser: Recogniser, where: Surface, head: Head, body: bytes, *, whole: bool) -> list[Finding]:
     if form_of(body[:64], head.media_type) is not Form.STREAM:
         return [recogniser.document(where, head, body, whole=whole)]
-    framer, found = Framer(), []
+    framer, found = Framer(), list[Finding]()
     raws = framer.split(body) + ([framer.rest] if framer.rest.strip() else [])
     for number, raw in enumerate(raws):
         frame = parse(raw)

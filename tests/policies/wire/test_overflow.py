@@ -28,8 +28,8 @@ STATED = [
     ("This model's maximum context length is 65536 tokens. However, you requested 86046 tokens (77854 in the messages).", 65536),
     ("This model’s maximum context length is 65,536 tokens. However", 65536),
     (
-        "You passed 3073 input tokens and requested 128000 output tokens. However, the model's context length is only 131072 "
-        "tokens, resulting in a maximum input length of 3072 tokens. (parameter=input_tokens, value=3073)",
+        ("You passed 3073 input tokens and requested 128000 output tokens. However, the model's context length is only 131072 "
+        "tokens, resulting in a maximum input length of 3072 tokens. (parameter=input_tokens, value=3073)"),
         131072,
     ),
     ("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure", 4096),
@@ -51,8 +51,8 @@ STATED = [
     ("invalid params, context window exceeds limit (2013)", None),
     ("prompt token count of 145000 exceeds the limit of 128000", 128000),
     (
-        "Trying to keep the first 5650 tokens when context the overflows. However, the model is loaded with context length of "
-        "only 4096 tokens, which is not enough.",
+        ("Trying to keep the first 5650 tokens when context the overflows. However, the model is loaded with context length of "
+        "only 4096 tokens, which is not enough."),
         4096,
     ),
     ("Context size has been exceeded.", None),
@@ -63,8 +63,8 @@ STATED = [
     ("Request too long: 61234 input tokens over the limit of 32768", 32768),
     ("Context limit is 8192 tokens; prompt=8190 leaves 0 output tokens", 8192),
     (
-        "litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - "
-        "This model's maximum context length is 128000 tokens.",
+        ("litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - "
+        "This model's maximum context length is 128000 tokens."),
         128000,
     ),
     ("Error code: 400 - {'error': {'message': \"This model's maximum context length is 65536 tokens. However", 65536),

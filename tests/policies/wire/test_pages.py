@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.calls import Family, Role, Wire
-from policies.findings import Challenge, Kind
+from policies.findings import Challenge, Finding, Kind
 from policies.wire import pages
 from policies.wire.frames import parse
 from policies.wire.head import Head
@@ -36,13 +36,13 @@ CHALLENGES = {
     "gfver": '<html><body onload="check()"><script>var alicfw_gfver=1;function check(){}</script></body></html>',
 }
 BLOCK = (
-    '<!doctypehtml><html><head><title>405</title></head><body><div>Sorry, your request has been blocked as it may cause potential '
+    "<!doctypehtml><html><head><title>405</title></head><body><div>Sorry, your request has been blocked as it may cause potential "
     "threats to the server's security.</div><textarea style=\"display:none\">{\"traceid\":\"T\"}</textarea></body></html>"
 )
 PROSE = "This page explains how a web application firewall answers a client. " * 12
 DOCUMENTS = {
     "words": "<html><head><title>Aliyun WAF captcha</title></head><body>aliyun_waf acw_sc__v2 var arg1 _____tmd_____ punish x5secdata</body></html>",
-    "escaped": "<html><body><p>It has &lt;meta name=\"aliyun_waf_aa\"&gt; and &lt;div id=\"captcha-element\"&gt;</p></body></html>",
+    "escaped": '<html><body><p>It has &lt;meta name="aliyun_waf_aa"&gt; and &lt;div id="captcha-element"&gt;</p></body></html>',
     "in-code": f"<html><body><p>Example</p><pre>{META}<title>Verification</title><div id='captcha-element'></div></pre></body></html>",
     "in-code-cookie": "<html><body><code>&lt;script&gt;var arg1='4C8B';acw_sc__v2</code></body></html>",
     "in-comment": f"<html><!-- {META} --><body>Maintenance</body></html>",
@@ -60,7 +60,7 @@ DOCUMENTS = {
 }
 
 
-def found(page: str, status: int = 200, kind: str = "text/html; charset=utf-8", *, role: Role = Role.GENERATION, whole: bool = True) -> object:
+def found(page: str, status: int = 200, kind: str = "text/html; charset=utf-8", *, role: Role = Role.GENERATION, whole: bool = True) -> Finding:
     head = Head(status, (("content-type", kind), ("server", "nginx")))
     return Recogniser().document(surface(Family.QWEN_WEB, Wire.QWEN_WEB, role), head, page.encode(), whole=whole)
 
@@ -123,7 +123,7 @@ PIECES = ["<", ">", "<!--", "-->", "<script", "</script", "<pre>", "<title>", "<
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60))
 def test_no_page_raises(parts: list[str]) -> None:
-    pages.challenge(Head(200), "<html>".encode() + "".join(parts).encode())
+    pages.challenge(Head(200), b"<html>" + "".join(parts).encode())
 
 
 @given(st.binary(max_size=400))
@@ -131,6 +131,6 @@ def test_no_bytes_raise(data: bytes) -> None:
     pages.challenge(Head(405), b"<" + data)
 
 
-@pytest.mark.parametrize("part", ["<!--", "<", "<script", "<pre>", "<a b='", "<title", "=\"", "<x y=", "a='"])
+@pytest.mark.parametrize("part", ["<!--", "<", "<script", "<pre>", "<a b='", "<title", '="', "<x y=", "a='"])
 def test_a_hostile_page_is_read_in_time(part: str) -> None:
     pages.challenge(Head(200), (part * (262144 // len(part))).encode())

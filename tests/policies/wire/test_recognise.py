@@ -200,8 +200,8 @@ def test_a_plain_4xx_is_the_callers() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        ": keep-alive\n\n", "\n\n", "event: ping\ndata: {\"type\": \"ping\"}\n\n", "event: ping\ndata: {}\n\n", "data: [DONE]\n\n", "data: {}\n\n",
-        "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[],\"error\":null}}\n\n",
+        ": keep-alive\n\n", "\n\n", 'event: ping\ndata: {"type": "ping"}\n\n', "event: ping\ndata: {}\n\n", "data: [DONE]\n\n", "data: {}\n\n",
+        'event: message_start\ndata: {"type":"message_start","message":{"content":[],"error":null}}\n\n',
         'data: {"type":"response.created","response":{"status":"in_progress","error":null}}\n\n',
         'data: {"type":"response.in_progress","response":{"error":null}}\n\n',
         'data: {"response.created":{"chat_id":"C","parent_id":"P","response_id":"R"}} \n\n',
@@ -227,7 +227,7 @@ def test_preamble_is_no_answer_yet(raw: str, family: Family) -> None:
         'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
         'event: content_block_start\ndata: {"type":"content_block_start","index":0}\n\n',
         'data: {"type":"response.output_item.added","item":{}}\n\n',
-        "id:1\nevent:result\n:HTTP_STATUS/200\ndata:{\"output\":{\"text\":\"\",\"finish_reason\":\"null\"},\"request_id\":\"r\"}\n\n",
+        'id:1\nevent:result\n:HTTP_STATUS/200\ndata:{"output":{"text":"","finish_reason":"null"},"request_id":"r"}\n\n',
         'data: {"type":"chat:completion","data":{"delta_content":"x","phase":"answer"}}\n\n',
         "data: hello\n\n", "data: {broken\n\n", "data: [1]\n\n", 'data: {"unknown":1}\n\n',
     ],
@@ -300,7 +300,7 @@ JSON_LIKE = st.recursive(
 
 
 @given(JSON_LIKE, st.sampled_from([200, 204, 302, 400, 429, 500, 529]), st.sampled_from(list(Family)), st.booleans())
-def test_no_document_raises(value: object, status: int, family: Family, whole: bool) -> None:  # noqa: FBT001
+def test_no_document_raises(value: object, status: int, family: Family, whole: bool) -> None:
     body = json.dumps(value).encode("utf-8", "replace")
     finding = document(body, status, family, whole=whole)
     assert isinstance(finding, Finding)
