@@ -48,8 +48,8 @@ class Breakwater:
         self.desk: Desk | None = None
         self.addons = [Commands(self)]
         self._watch: ConfigWatch | None = None
-        self._demo: Demo | None = None
-        self._demo_address: tuple[str, int] | None = None
+        self._demo = Demo()
+        self._demo_address: asyncio.Task[tuple[str, int]] | None = None
         self._backtest: Backtest | None = None
         self._page = page.make_app(self)
         self._task: asyncio.Task[None] | None = None
@@ -96,7 +96,8 @@ class Breakwater:
             logger.warning("Breakwater: %s", warning)
         return Desk(settings, state)
 
-    async def running(self) -> None:
+    def running(self) -> None:
+        """Not async, like ``done``: mitmproxy calls both directly when it reloads this file."""
         if self.desk is None:
             return
         fault = self_test(ctx.options)
@@ -110,11 +111,11 @@ class Breakwater:
             )
         content_view.register()
         cautions.at_start()
+        loop = asyncio.get_running_loop()
         if ctx.options.breakwater_demo:
-            self._demo = Demo()
-            self._demo_address = await self._demo.start()
+            self._demo_address = loop.create_task(self._demo.start(), name="breakwater demo")
             logger.info("Breakwater: the demo upstream is behind http://%s/", DEMO_HOST)
-        self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
+        self._task = loop.create_task(self._look_on(), name="breakwater")
 
     async def _look_on(self) -> None:
         while True:
@@ -132,13 +133,13 @@ class Breakwater:
         if self.desk and self.desk.unsaved:
             self.desk.save(_state_path(self.desk.memory.settings))
 
-    async def done(self) -> None:
+    def done(self) -> None:
         if self._backtest is not None:
             print(self._backtest.report() if ctx.options.breakwater_report else self._backtest.summary())  # noqa: T201
         if self._task:
             self._task.cancel()
-        if self._demo:
-            await self._demo.stop()
+        if self._demo_address:
+            handover.keep(self._demo.stop())
         content_view.unregister()
         if self.desk and self._backtest is None:
             self.desk.save(_state_path(self.desk.memory.settings))
@@ -177,9 +178,9 @@ class Breakwater:
         sni = data.client_hello.sni
         return surfaces.at(host, port) or (surfaces.at(sni, port) if sni and _is_address(host) else None)
 
-    def server_connect(self, data: Any) -> None:
+    async def server_connect(self, data: Any) -> None:
         if self._demo_address and data.server.address and data.server.address[0] == DEMO_HOST:
-            data.server.address = self._demo_address
+            data.server.address = await self._demo_address
 
     # -- flows ------------------------------------------------------------------------------------------------
 

@@ -100,6 +100,9 @@ class HeldStream(proto.HttpStream):
             if event.stream_id != self._attempt:
                 return  # late words of an upstream response that was given up
             event.stream_id = self.stream_id
+            if isinstance(event, proto.ResponseData):
+                yield from self.server_state(event)
+                return
         yield from super()._handle_event(event)
 
     def make_server_connection(self) -> layer.CommandGenerator[bool]:
@@ -146,7 +149,8 @@ class HeldStream(proto.HttpStream):
             return
         self._kept = []
         self.server_state = self.state_hold_response
-        yield from self._wake_in(self._hold.pause())
+        if not self._paused_event_queue:  # else the body is here already, and mostly the decision with it
+            yield from self._wake_in(self._hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         if self._hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
@@ -160,7 +164,10 @@ class HeldStream(proto.HttpStream):
         assert hold
         if isinstance(event, proto.ResponseData):
             self._kept.append(event.data)
-            yield from self._obey(hold.feed(event.data), whole=False)
+            decision = hold.feed(event.data)
+            if decision is None and self._timer is None and not self._paused_event_queue:
+                yield from self._wake_in(hold.pause())
+            yield from self._obey(decision, whole=False)
         elif isinstance(event, proto.ResponseTrailers):
             self.flow.response.trailers = event.trailers  # type: ignore[union-attr]
         elif isinstance(event, proto.ResponseEndOfMessage):
@@ -196,14 +203,17 @@ class HeldStream(proto.HttpStream):
             yield from self.state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
     def state_stream_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        hold = self._hold
-        if hold is not None and isinstance(event, proto.ResponseEndOfMessage):
-            for chunk in hold(b""):  # mitmproxy's own call of it, below, then finds nothing left
-                yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
-        if hold is None or not hold.severed:
+        hold, whole = self._hold, not isinstance(event, proto.ResponseData)
+        if hold is None or isinstance(event, proto.ResponseTrailers):
             yield from super().state_stream_response_body(event)
-        whole = not isinstance(event, proto.ResponseData)
-        if hold is None or not (hold.severed or (hold.ended and not whole)):
+            return
+        for chunk in hold(b"" if whole else event.data):  # type: ignore[attr-defined]
+            if self._stores:
+                self.response_body_buf += chunk
+            yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
+        if whole and not hold.severed:
+            yield from super().state_stream_response_body(event)  # asks the hold once more, which has nothing left
+        if not (hold.severed or (hold.ended and not whole)):
             return
         yield from self._abandon(ended=whole)
         if hold.severed:
@@ -212,6 +222,11 @@ class HeldStream(proto.HttpStream):
             )
         else:
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
+
+    @property
+    def _stores(self) -> bool:
+        """mitmproxy 12 can keep streamed bodies."""
+        return bool(getattr(self.context.options, "store_streamed_bodies", False))
 
     def _abandon(self, *, ended: bool) -> layer.CommandGenerator[None]:
         """Forget the current attempt; one that has not ended is cancelled (closes HTTP/1.1, resets an HTTP/2 stream)."""

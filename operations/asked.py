@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from mitmproxy import http
 
 from policies.calls import Call, Role, Surface
 from policies.memory import Memory
-from policies.wire import encodings, requests, traits
+from policies.wire import encodings, requests
 
 REQUEST_BYTES = 32 * 1024 * 1024
 """A request is decoded for reading up to here; a larger one is a main request and passes."""
@@ -27,32 +28,37 @@ def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface) -> Call:
     """The body is looked at where a model is asked, and nowhere else."""
     asked = flow.request
     path, _, query = asked.path.partition("?")
-    account = _account(keeper, flow)
+    # mitmproxy's own look-up goes over all fields each time, and a call asks for a dozen.
+    fields = {name.lower(): value for name, value in reversed(asked.headers.fields)}
+
+    def header(name: str) -> str:
+        value = fields.get(name.encode())
+        return "" if value is None else value.decode("utf8", "surrogateescape")
+
+    account = _account(keeper, flow, header)
     if surface.role is not Role.GENERATION:
         return Call(surface, asked.method, path, account)
     raw = asked.raw_content or b""
-    encoding = asked.headers.get("content-encoding", "")
+    encoding = header("content-encoding")
     body = (encodings.decode(raw, encoding, REQUEST_BYTES) or b"") if encoding else raw
     return requests.read(
         surface,
         asked.method,
         path,
-        lambda name: asked.headers.get(name, ""),
+        header,
         query,
         body if len(body) <= REQUEST_BYTES else b"",
         size=len(raw),
         account=account,
         hashed=keeper.hashed,
-        traits=(*keeper.memory.settings.side_requests.traits, *traits.BUILT_IN),
+        traits=keeper.memory.settings.side_requests.traits,
     )
 
 
-def _account(keeper: Keeper, flow: http.HTTPFlow) -> str:
+def _account(keeper: Keeper, flow: http.HTTPFlow, header: Callable[[str], str]) -> str:
     """Keyed hash of Authorization, else x-api-key, else the ``token`` cookie, else the client's address."""
-    headers, peer = flow.request.headers, flow.client_conn.peername
-    return keeper.hashed(
-        headers.get("authorization")
-        or headers.get("x-api-key")
-        or flow.request.cookies.get("token")
-        or (peer[0] if peer else "")
-    )
+    credential = header("authorization") or header("x-api-key")
+    if not credential and header("cookie"):
+        credential = flow.request.cookies.get("token", "")
+    peer = flow.client_conn.peername
+    return keeper.hashed(credential or (peer[0] if peer else ""))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from operations.desk import Desk
@@ -15,17 +16,24 @@ SUCCESSOR_SECONDS = 2.0
 """A reload takes a fraction of it; after it, traffic has gone by unguarded and somebody should know."""
 
 _left: list[Desk] = []
-_alarms: list[asyncio.Task[None]] = []
+_tasks: set[asyncio.Task[None]] = set()
 
 
 def leave(desk: Desk) -> None:
     """Leave the state for a successor, and raise an alarm where none comes."""
     _left[:] = [desk]
+    keep(_alarm(desk))
+
+
+def keep(work: Coroutine[Any, Any, None]) -> None:
+    """Do something that outlives the addon which asked for it; nothing where the loop is gone."""
     try:
-        loop = asyncio.get_running_loop()
+        task = asyncio.get_running_loop().create_task(work)
     except RuntimeError:
+        work.close()
         return
-    _alarms[:] = [loop.create_task(_alarm(desk), name="breakwater successor")]
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
 
 
 def take() -> Desk | None:

@@ -96,10 +96,15 @@ class HeldResponse:
         if self.ended or self.severed:
             return []
         before = [data] if data else []
-        chunks = before if self._blind else self._safely("tap", lambda: self._tap(data), None)
-        if chunks is None:  # the tap failed: what it had held back goes out first
+        if self._blind:
+            return before
+        try:
+            chunks = self._tap(data)
+        except Exception as fault:  # noqa: BLE001 - as in _safely; this runs for every chunk
+            self._blind = True
+            self.desk.fault("tap", self.flow, fault)
             kept_back = self.ex.reader.kept_back if self.ex.reader else b""
-            chunks = [*([kept_back] if kept_back else []), *before]
+            chunks = [kept_back, *before] if kept_back else before
         if len(self.view) < self._view_bytes:
             for chunk in chunks:
                 self.view += chunk[: self._view_bytes - len(self.view)]
@@ -136,13 +141,14 @@ class HeldResponse:
         return decision
 
     def _tap(self, data: bytes) -> list[bytes]:
-        reader, guard, now = self.ex.reader, self.desk.guard, time.monotonic()
+        ex, reader, guard = self.ex, self.ex.reader, self.desk.guard
         assert reader
         tapped = reader.tap(data) if data else reader.tap_finish()
-        guard.streams(self.ex, now)
+        if not ex.answered or (ex.ticket is not None and ex.ticket.probe):
+            guard.streams(ex, time.monotonic())
         chunks = list(tapped.passed)
         if tapped.finding is not None:
-            frame = guard.tapped(self.ex, tapped.finding, now)
+            frame = guard.tapped(ex, tapped.finding, time.monotonic())
             self._end(chunks, frame, withheld=tapped.withheld)
             self.desk.streamed(self.flow, self.ex)
         return chunks

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import msgspec
@@ -19,8 +18,7 @@ TEXT_LIMIT = 100
 """Characters of a name that a client chose (its model) in a record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """One exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
 
     wall: float
@@ -55,8 +53,7 @@ class Facts:
     """A side request: neither compared with the conversation nor taken for its previous request."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
 
     wall: float
@@ -108,8 +105,7 @@ def to_json(record: Record) -> bytes:
     return msgspec.json.encode(record)
 
 
-@dataclass(frozen=True, slots=True)
-class _Previous:
+class _Previous(msgspec.Struct, frozen=True):
     size: int
     digest: str
     whole: str
@@ -120,8 +116,7 @@ class _Previous:
     refused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(msgspec.Struct, frozen=True):
     size_change: int | None = None
     same_digest: bool | None = None
     prefix_changed: bool | None = None

@@ -93,7 +93,7 @@ class Tap:
     def tap(self, chunk: bytes) -> Tapped:
         if self._closed or not chunk:
             return _NOTHING
-        if self._through:
+        if self._through or self._plainly_an_answer(chunk):
             return self._release(chunk)
         data = self._plain(chunk)
         if data is None:
@@ -109,6 +109,17 @@ class Tap:
         if raws:
             self._passed_of_frame = False
         return self._go_on(chunk)
+
+    def _plainly_an_answer(self, chunk: bytes) -> bool:
+        """The usual chunk: whole frames of a stream that has answered, and nothing in them that has to be looked at."""
+        return (
+            self.answered
+            and not self._encoded
+            and not len(self._framer)
+            and chunk.endswith(b"\n\n")
+            and not (usage.MARKER in chunk and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input))
+            and not self._recogniser.suspicious(self._surface, chunk)
+        )
 
     def tap_finish(self) -> Tapped:
         """The end of the body: what was held back is judged and let go."""

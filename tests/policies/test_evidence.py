@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from policies.calls import Wire
 from policies.evidence import Evidence, Facts, Record, refused, to_json
@@ -34,7 +33,7 @@ def second(**changes: object) -> Record:
     """The record of a request that follows ``FIRST`` in its session."""
     evidence = Evidence()
     evidence.note(FIRST, ANSWER)
-    return evidence.note(replace(FIRST, **changes), ANSWER)  # type: ignore[arg-type]
+    return evidence.note(replace(FIRST, **changes), ANSWER)
 
 
 def test_the_first_request_of_a_session_is_compared_with_nothing() -> None:

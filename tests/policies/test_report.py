@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from policies.evidence import Evidence, Facts, Record
 from policies.findings import ANSWER, Challenge, Finding, Kind
@@ -172,7 +173,7 @@ PLAIN = Record(
 
 
 def many(count: int, refusals: int, **changes: object) -> list[Record]:
-    answered = replace(PLAIN, **changes)  # type: ignore[arg-type]
+    answered = replace(PLAIN, **changes)
     refused = replace(answered, finding="challenge", refused=True, refused_at_last=True)
     return [refused] * refusals + [answered] * (count - refusals)
 
