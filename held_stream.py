@@ -33,13 +33,9 @@ _codes: Any = getattr(proto, "ErrorCode", None)
 CANCEL: Any = _codes.CANCEL if _codes else 499
 BROKEN: Any = _codes.GENERIC_SERVER_ERROR if _codes else 502
 
-RESPONSE_EVENTS = (
-    proto.ResponseHeaders,
-    proto.ResponseData,
-    proto.ResponseTrailers,
-    proto.ResponseEndOfMessage,
-    proto.ResponseProtocolError,
-)
+_names = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
+RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{name}") for name in _names)
+ProtocolError = proto.RequestProtocolError | proto.ResponseProtocolError
 FRESH_IDS = itertools.count(2**32, 2)
 """Stream ids of re-sends: even, and above anything a client can use."""
 LOOK_SECONDS = 1.0
@@ -89,6 +85,7 @@ class HeldStream(proto.HttpStream):
         self._timer: commands.RequestWakeup | None = None
         self._due = 0.0
         """When the timer is really due, in monotonic seconds."""
+        self._stores = bool(getattr(context.options, "store_streamed_bodies", False))  # mitmproxy 12
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, events.Wakeup):
@@ -121,7 +118,8 @@ class HeldStream(proto.HttpStream):
     def _send(self) -> layer.CommandGenerator[None]:
         """Send the request on a fresh id: HTTP/2 maps ids one to one, an old one cannot be used again."""
         attempt = self._attempt = next(FRESH_IDS)
-        self._parent.streams[attempt] = self
+        parent: Any = self.context.layers[self.context.layers.index(self) - 1]
+        parent.streams[attempt] = self
         self.server_state = self.state_wait_for_response_headers
         if not (yield from super().make_server_connection()):
             return
@@ -178,10 +176,10 @@ class HeldStream(proto.HttpStream):
         if decision is None:
             return
         self._timer = None
-        kept, self._kept = self._kept, []
         if isinstance(decision, Commit):
-            yield from self._commit(kept, whole=whole)
+            yield from self._commit(whole=whole)
             return
+        self._kept = []
         yield from self._abandon(ended=whole)
         if isinstance(decision, Replace):
             yield from self.send_response()
@@ -189,7 +187,8 @@ class HeldStream(proto.HttpStream):
             self.server_state = self.state_waiting
             yield from self._wake_in(decision.after)
 
-    def _commit(self, kept: list[bytes], *, whole: bool) -> layer.CommandGenerator[None]:
+    def _commit(self, *, whole: bool) -> layer.CommandGenerator[None]:
+        kept, self._kept = self._kept, []
         if whole and not kept:
             self.flow.response.data.content = b""  # type: ignore[union-attr]
             yield from self.send_response()
@@ -223,11 +222,6 @@ class HeldStream(proto.HttpStream):
         else:
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
-    @property
-    def _stores(self) -> bool:
-        """mitmproxy 12 can keep streamed bodies."""
-        return bool(getattr(self.context.options, "store_streamed_bodies", False))
-
     def _abandon(self, *, ended: bool) -> layer.CommandGenerator[None]:
         """Forget the current attempt; one that has not ended is cancelled (closes HTTP/1.1, resets an HTTP/2 stream)."""
         attempt, self._attempt = self._attempt, None
@@ -255,10 +249,9 @@ class HeldStream(proto.HttpStream):
             decision = self._hold.tick()
             if decision is None:
                 yield from self._wake_in(self._hold.pause())
-            else:
-                yield from self._obey(decision, whole=False)
+            yield from self._obey(decision, whole=False)
 
-    def handle_protocol_error(self, event: proto.RequestProtocolError | proto.ResponseProtocolError) -> layer.CommandGenerator[None]:
+    def handle_protocol_error(self, event: ProtocolError) -> layer.CommandGenerator[None]:
         self._timer = None
         if isinstance(event, proto.RequestProtocolError):
             yield from self._client_left(event)
@@ -268,19 +261,19 @@ class HeldStream(proto.HttpStream):
             yield from self._obey(decision, whole=True)
             return
         if isinstance(decision, Commit):
-            kept, self._kept = self._kept, []
-            yield from self._commit(kept, whole=False)
+            yield from self._commit(whole=False)
+        if self.server_state == self.state_stream_response_body and (hold := self._hold):
+            for chunk in hold(b""):  # what was kept back of an unfinished frame
+                yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
         if decision is None or self._attempt is not None:
             yield from super().handle_protocol_error(event)
         yield from self._drop(attempt)
 
     def _on_broken_upstream(self) -> Decision | None:
         hold = self._hold
-        if hold is None:
-            return None
-        if self.server_state == self.state_hold_response:
+        if hold is not None and self.server_state == self.state_hold_response:
             return hold.finish(cut=True)
-        if self.server_state == self.state_wait_for_response_headers:
+        if hold is not None and self.server_state == self.state_wait_for_response_headers:
             return hold.unsent()  # the hold of the attempt before: this one never got an answer
         return None
 
@@ -305,9 +298,3 @@ class HeldStream(proto.HttpStream):
     def _drop(self, attempt: int | None) -> layer.CommandGenerator[None]:
         if attempt is not None and attempt != self.stream_id:
             yield proto.DropStream(attempt)
-
-    @property
-    def _parent(self) -> proto.HttpLayer:
-        parent = self.context.layers[self.context.layers.index(self) - 1]
-        assert isinstance(parent, proto.HttpLayer)
-        return parent
