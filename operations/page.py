@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hmac
 import io
+import itertools
 import logging
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
@@ -19,7 +20,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from operations import metrics
-from operations.status import Status
+from operations.status import DecisionRow, Status
 from operations.words import LANGUAGES, WORDS
 
 logger = logging.getLogger("breakwater")
@@ -148,10 +149,19 @@ def _page(source: Source, notice: str = "") -> str:
         language=language,
         say=_speaker(WORDS[language]),
         rows_at_most=ROWS_AT_MOST,
+        decisions=_runs(status.decisions),
         paused=[row for row in status.upstreams if row.state == "open"],
         on_trial=any(row.state in ("probing", "half") for row in status.upstreams),
         total=lambda numbers: sum(numbers.values()),
     )
+
+
+def _runs(decisions: Sequence[DecisionRow]) -> list[tuple[DecisionRow, int]]:
+    """The newest of each run of decisions alike, and how many there are: an open breaker says the same a hundred times."""
+    runs = itertools.groupby(
+        decisions, lambda row: (row.upstream, row.wire, row.path, row.finding, row.reason, row.status)
+    )
+    return [(next(run), 1 + sum(1 for _ in run)) for _, run in runs]
 
 
 def _metrics(source: Source) -> Response:

@@ -42,7 +42,11 @@ _ROWS = (
     ("do_forget", "Forget", "忘记"),
     ("hint_open", "Refuse requests to {name} for one window", "在一个时间窗内拒绝发往 {name} 的请求"),
     ("hint_close", "Close the breaker of {name} now", "立即关闭 {name} 的熔断器"),
-    ("hint_reset", "Clear strikes, breaker and remembered refusals of {name}", "清除 {name} 的计数、熔断与已记住的拒绝"),
+    (
+        "hint_reset",
+        "Clear strikes, breaker and remembered refusals of {name}",
+        "清除 {name} 的计数、熔断与已记住的拒绝",
+    ),
     ("hint_forget", "Forget the window of {name}", "忘记 {name} 的窗口"),
     ("decisions", "Recent decisions", "最近的决定"),
     ("time", "Time", "时间"),

@@ -28,14 +28,21 @@ pytestmark = pytest.mark.skipif(chromium.FOUND is None, reason="needs a Chromium
 
 Places = Callable[..., Place]
 PAGE = "http://breakwater.internal/?lang=en"
-BUSY = {"ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::busy"], "data": {"url": "https://x/_____tmd_____/punish?x5secdata=TOKEN"}}
+BUSY = {
+    "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::busy"],
+    "data": {"url": "https://x/_____tmd_____/punish?x5secdata=TOKEN"},
+}
 CONFIG = {"upstreams": upstream_rows(), "breaker": {"open_seconds": 59}}
 
 
 @pytest.fixture(scope="module")
 def shown(proxies: Proxies) -> Proxy:
     """A proxy of these tests alone: the page shows all of its upstreams."""
-    few = {host: row for host, row in upstream_rows().items() if host in ("z240.test", "z241.test", *hosts("qwen-web")[-1:])}
+    few = {
+        host: row
+        for host, row in upstream_rows().items()
+        if host in ("z240.test", "z241.test", *hosts("qwen-web")[-1:])
+    }
     return proxies.fresh(json.dumps({**CONFIG, "upstreams": few})).start()
 
 
@@ -149,8 +156,18 @@ class Web:
     """A mitmweb of our own with the addon and its demo upstream."""
 
     def __init__(self, folder: Path) -> None:
-        command = [str(Path(sys.executable).parent / "mitmweb"), "-s", str(PROJECT / "addon.py"), "--no-web-open-browser"]
-        options = {"connection_strategy": "lazy", "confdir": folder / "conf", "breakwater_demo": "true", "web_port": free_port()}
+        command = [
+            str(Path(sys.executable).parent / "mitmweb"),
+            "-s",
+            str(PROJECT / "addon.py"),
+            "--no-web-open-browser",
+        ]
+        options = {
+            "connection_strategy": "lazy",
+            "confdir": folder / "conf",
+            "breakwater_demo": "true",
+            "web_port": free_port(),
+        }
         for name, value in options.items():
             command += ["--set", f"{name}={value}"]
         command += ["--listen-host", "127.0.0.1", "--listen-port", "0"]

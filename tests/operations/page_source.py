@@ -46,7 +46,9 @@ def status(word: str = "zai", **changes: Any) -> Status:
             UpstreamRow("zcode", ("zcode.z.ai",), state="probing", seconds_left=60),
             UpstreamRow("zai-chat", ("chat.z.ai",), state="half"),
         ),
-        "decisions": (DecisionRow(990.0, "f", word, "anthropic", "/v1/messages", word, "breaker_open", word, 41.2, 0, 529),),
+        "decisions": (
+            DecisionRow(990.0, "f", word, "anthropic", "/v1/messages", word, "breaker_open", word, 41.2, 0, 529),
+        ),
         "windows": (WindowRow("zai", word, 202745, source=word, expires_wall=2000.0),),
         "refusals": (RefusalRow("wait", "zai", "ab12cd", 21.0),),
         "report_text": f"A gap 1/2 {word}",

@@ -109,7 +109,11 @@ def test_registering_again_replaces(registered: None) -> None:
     register()
     flow = decided_flow()
     assert shown(flow, flow.response)[1] == "Breakwater"
-    names = list(contentviews.registry) if hasattr(contentviews, "registry") else [v.name.lower() for v in contentviews.views]
+    names = (
+        list(contentviews.registry)
+        if hasattr(contentviews, "registry")
+        else [v.name.lower() for v in contentviews.views]
+    )
     assert names.count("breakwater") == 1
 
 
@@ -149,7 +153,19 @@ def test_the_view_of_a_saved_flow_may_be_text() -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [None, 5, "text", [], {}, {"view": 5}, {"excerpt": [1]}, {5: None}, {"reason": b"\xff"}, {"wire": 7, "view": b"\xff"}, {"waits": {"a": 1}}],
+    [
+        None,
+        5,
+        "text",
+        [],
+        {},
+        {"view": 5},
+        {"excerpt": [1]},
+        {5: None},
+        {"reason": b"\xff"},
+        {"wire": 7, "view": b"\xff"},
+        {"waits": {"a": 1}},
+    ],
 )
 def test_no_metadata_makes_it_raise(metadata: object) -> None:
     flow = answered_flow()
@@ -166,7 +182,17 @@ def test_things_that_are_no_http_flow_do_not_make_it_raise() -> None:
 
 def test_what_is_shown_is_bounded() -> None:
     answer = json.dumps({"choices": [{"message": {"content": "a\n" * 200_000}}]}).encode()
-    text = describe(decided_flow({"reason": "r" * 100_000, "waits": list(range(100_000)), "excerpt": "e" * 100_000, "wire": "openai", "view": answer}))
+    text = describe(
+        decided_flow(
+            {
+                "reason": "r" * 100_000,
+                "waits": list(range(100_000)),
+                "excerpt": "e" * 100_000,
+                "wire": "openai",
+                "view": answer,
+            }
+        )
+    )
     assert len(text) < 400_000
     assert text.count("\n") <= content_view.LINES_AT_MOST
 

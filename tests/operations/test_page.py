@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from operations import page
 from operations.page import HOST
-from operations.status import Counters, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import Counters, DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from operations.words import WORDS
 from tests.operations.page_source import Ask, SourceStub, status
 
@@ -19,7 +19,18 @@ def test_the_page_shows_breakers_decisions_windows_refusals_and_report(ask: Ask)
     response = ask()
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/html; charset=utf-8"
-    for shown in ("1,234", "api.z.ai", "41.2", "42 s left", "breaker_open", "/v1/messages", "529", "202,745", "ab12cd", "A gap 1/2"):
+    for shown in (
+        "1,234",
+        "api.z.ai",
+        "41.2",
+        "42 s left",
+        "breaker_open",
+        "/v1/messages",
+        "529",
+        "202,745",
+        "ab12cd",
+        "A gap 1/2",
+    ):
         assert shown in response.text, shown
     assert "1 upstream is paused." in response.text
     assert response.text.count('<i class="on">') == 3
@@ -80,7 +91,10 @@ def test_nothing_comes_from_elsewhere_and_no_script_but_our_own_runs(ask: Ask) -
     assert policy["form-action"] == "'self'"
     nonce = policy["script-src"].removeprefix("'nonce-").removesuffix("'")
     assert re.fullmatch(r"[\w-]{20,}", nonce)
-    assert re.findall(r"<(?:script|style)[ >][^>]*>?", response.text) == [f'<style nonce="{nonce}">', f'<script nonce="{nonce}">']
+    assert re.findall(r"<(?:script|style)[ >][^>]*>?", response.text) == [
+        f'<style nonce="{nonce}">',
+        f'<script nonce="{nonce}">',
+    ]
     assert nonce not in ask().text
     assert not re.findall(r"(?:src|href)=\"(?!/|data:)", response.text)
     assert " style=" not in response.text
@@ -114,7 +128,20 @@ def test_the_health_is_one_word(ask: Ask) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/nothing", "/static/x", "//evil", "//[", "/%", "/act/", "/%2e%2e/", "/status.json/", "*", "/\x00", "/ü", "/" + "a" * 9000],
+    [
+        "/nothing",
+        "/static/x",
+        "//evil",
+        "//[",
+        "/%",
+        "/act/",
+        "/%2e%2e/",
+        "/status.json/",
+        "*",
+        "/\x00",
+        "/ü",
+        "/" + "a" * 9000,
+    ],
 )
 def test_everything_else_is_not_found(ask: Ask, path: str) -> None:
     response = ask(path)
@@ -122,7 +149,18 @@ def test_everything_else_is_not_found(ask: Ask, path: str) -> None:
     assert response.content == b"Not Found\n"
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/act"), ("POST", "/"), ("PUT", "/act"), ("OPTIONS", "/"), ("OPTIONS", "/act"), ("DELETE", "/metrics"), ("BREW", "/")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/act"),
+        ("POST", "/"),
+        ("PUT", "/act"),
+        ("OPTIONS", "/"),
+        ("OPTIONS", "/act"),
+        ("DELETE", "/metrics"),
+        ("BREW", "/"),
+    ],
+)
 def test_no_other_method_is_known(ask: Ask, method: str, path: str) -> None:
     assert ask(path, method).status_code == 404
 
@@ -138,10 +176,42 @@ def test_our_own_host_is_answered_in_every_spelling(ask: Ask, host: str) -> None
     assert ask(host=host).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", f"{HOST}.evil.example", f"evil.{HOST}", f"{HOST}:8080", "127.0.0.1", f"x@{HOST}", f"{HOST}/", "[", "a b"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        f"{HOST}.evil.example",
+        f"evil.{HOST}",
+        f"{HOST}:8080",
+        "127.0.0.1",
+        f"x@{HOST}",
+        f"{HOST}/",
+        "[",
+        "a b",
+    ],
+)
 @pytest.mark.parametrize("path", ["/", "/status.json", "/metrics"])
 def test_any_other_host_is_not_found(ask: Ask, source: SourceStub, host: str, path: str) -> None:
     assert ask(path, host=host).status_code == 404
+
+
+def test_decisions_alike_in_a_row_are_one_row_with_their_number(ask: Ask, source: SourceStub) -> None:
+    def decided(wall: float, reason: str) -> DecisionRow:
+        return DecisionRow(wall, "f", "zai", "anthropic", "/v1/messages", "", reason, f"told {wall}", wall, 0, 529)
+
+    source.shown = status(
+        decisions=(
+            *(decided(30 - n, "breaker_open") for n in range(20)),
+            decided(9, "overload"),
+            decided(8, "breaker_open"),
+        )
+    )
+    text = ask().text
+    assert text.count("<code>breaker_open</code>") == 2
+    assert "× 20" in text
+    assert "× 1<" not in text
+    assert "told 30" in text
+    assert "told 29" not in text
 
 
 def test_the_page_stays_small_with_many_rows(ask: Ask, source: SourceStub) -> None:
@@ -164,12 +234,18 @@ def test_a_fault_in_the_source_is_told_once_and_without_its_words(
             response = ask()
             assert response.status_code == 500
             assert response.content == b"Internal Server Error\n"
-    assert caplog.messages == ["Breakwater: the status page cannot be shown (KeyError in fail); traffic is not concerned"]
+    assert caplog.messages == [
+        "Breakwater: the status page cannot be shown (KeyError in fail); traffic is not concerned"
+    ]
 
 
 def test_odd_numbers_do_not_break_the_page(ask: Ask, source: SourceStub) -> None:
     source.shown = status(
-        upstreams=(UpstreamRow("a", strikes_to_open=99, strikes=7), UpstreamRow("b", state="open"), UpstreamRow("c", state="open", seconds_left=1e9)),
+        upstreams=(
+            UpstreamRow("a", strikes_to_open=99, strikes=7),
+            UpstreamRow("b", state="open"),
+            UpstreamRow("c", state="open", seconds_left=1e9),
+        ),
         windows=(WindowRow("zai", "m", 1000, expires_wall=1e30),),
     )
     assert ask().status_code == 200

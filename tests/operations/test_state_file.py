@@ -67,7 +67,9 @@ def test_the_file_is_closed_to_others_before_anything_is_in_it(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_save_that_fails_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_a_save_that_fails_keeps_the_old_file_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     path = tmp_path / "state.json"
     save(path, STATE)
 
@@ -93,7 +95,19 @@ def test_a_state_that_is_no_json_is_a_warning(tmp_path: Path, state: dict[str, A
     assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
 
 
-BROKEN = [b"", b"{", b"[1]", b"null", b'{"version": 1', b"\xff\xfe\x00", b"[" * 100_000, b'{"a": 1}', b'{"version": "1"}', b'{"version": true}', b'{"version": 0}']
+BROKEN = [
+    b"",
+    b"{",
+    b"[1]",
+    b"null",
+    b'{"version": 1',
+    b"\xff\xfe\x00",
+    b"[" * 100_000,
+    b'{"a": 1}',
+    b'{"version": "1"}',
+    b'{"version": true}',
+    b'{"version": 0}',
+]
 
 
 @pytest.mark.parametrize("data", BROKEN)

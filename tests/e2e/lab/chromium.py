@@ -58,7 +58,7 @@ class Chromium:
                 FOUND,
                 *FLAGS,
                 f"--user-data-dir={folder}",
-                f"--proxy-server=http://127.0.0.1:{proxy_port}",
+                f"--proxy-pac-url={_routes(proxy_port)}",
                 "about:blank",
             ],
             stdout=subprocess.DEVNULL,

@@ -52,15 +52,18 @@ def test_two_calls_of_one_tool_stay_apart() -> None:
 
 
 def test_an_openai_stream_becomes_thinking_text_and_tools() -> None:
-    body = stream(
-        chunk(role="assistant", content=""),
-        chunk(reasoning_content="Hm."),
-        chunk(content="你"),
-        chunk(content="好"),
-        chunk(tool_calls=[{"index": 0, "function": {"name": "look", "arguments": ""}}]),
-        chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"a":1}'}}]),
-        {"choices": [], "usage": {}},
-    ) + b"data: [DONE]\n\n"
+    body = (
+        stream(
+            chunk(role="assistant", content=""),
+            chunk(reasoning_content="Hm."),
+            chunk(content="你"),
+            chunk(content="好"),
+            chunk(tool_calls=[{"index": 0, "function": {"name": "look", "arguments": ""}}]),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"a":1}'}}]),
+            {"choices": [], "usage": {}},
+        )
+        + b"data: [DONE]\n\n"
+    )
     assert assemble(Wire.OPENAI, body) == '[thinking]\nHm.\n\n[text]\n你好\n\n[tool look]\n{"a":1}'
 
 
@@ -108,9 +111,24 @@ def test_a_native_stream_is_read_with_and_without_incremental_output(texts: tupl
 
 
 ANSWERS = [
-    (Wire.ANTHROPIC, {"type": "message", "content": [{"type": "text", "text": "Hi"}, {"type": "tool_use", "name": "t", "input": {"a": 1}}]}, '[text]\nHi\n\n[tool t]\n{"a": 1}'),
-    (Wire.OPENAI, {"choices": [{"message": {"content": "Hi", "reasoning_content": "Hm"}}]}, "[thinking]\nHm\n\n[text]\nHi"),
-    (Wire.RESPONSES, {"object": "response", "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}]}, "[text]\nHi"),
+    (
+        Wire.ANTHROPIC,
+        {
+            "type": "message",
+            "content": [{"type": "text", "text": "Hi"}, {"type": "tool_use", "name": "t", "input": {"a": 1}}],
+        },
+        '[text]\nHi\n\n[tool t]\n{"a": 1}',
+    ),
+    (
+        Wire.OPENAI,
+        {"choices": [{"message": {"content": "Hi", "reasoning_content": "Hm"}}]},
+        "[thinking]\nHm\n\n[text]\nHi",
+    ),
+    (
+        Wire.RESPONSES,
+        {"object": "response", "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}]},
+        "[text]\nHi",
+    ),
     (Wire.DASHSCOPE_NATIVE, {"output": {"text": "Hi"}}, "[text]\nHi"),
     (Wire.OTHER, {"choices": [{"message": {"content": "Hi"}}]}, "[text]\nHi"),
 ]
@@ -131,7 +149,9 @@ def test_separators_that_json_may_hold_do_not_end_a_line() -> None:
 
 
 def test_frames_of_another_shape_say_nothing_and_stop_nothing() -> None:
-    body = stream(chunk(content="a"), {"choices": 5}, {"choices": [None]}, [1], 7, {"error": {"code": "1302"}}, chunk(content="b"))
+    body = stream(
+        chunk(content="a"), {"choices": 5}, {"choices": [None]}, [1], 7, {"error": {"code": "1302"}}, chunk(content="b")
+    )
     assert assemble("openai", body + b"data: {broken\n\ndata: nul") == "[text]\nab"
 
 
@@ -167,9 +187,39 @@ def test_no_bytes_make_it_raise(wire: str, body: bytes) -> None:
 
 
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5))
-NAMES = st.sampled_from(["choices", "delta", "content", "type", "data", "output", "message", "index", "tool_calls", "function", "name", "extra", "phase", "item", "content_block", "summary_thought"])
-SHAPES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=15)
-TYPES = st.sampled_from(["content_block_start", "content_block_delta", "message", "response.output_item.added", "response.output_text.delta", ""])
+NAMES = st.sampled_from(
+    [
+        "choices",
+        "delta",
+        "content",
+        "type",
+        "data",
+        "output",
+        "message",
+        "index",
+        "tool_calls",
+        "function",
+        "name",
+        "extra",
+        "phase",
+        "item",
+        "content_block",
+        "summary_thought",
+    ]
+)
+SHAPES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=15
+)
+TYPES = st.sampled_from(
+    [
+        "content_block_start",
+        "content_block_delta",
+        "message",
+        "response.output_item.added",
+        "response.output_text.delta",
+        "",
+    ]
+)
 
 
 @settings(max_examples=200)
