@@ -17,7 +17,7 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _WEB = frozenset({"qwen-web", "zai-web"})
 _SEPARATOR = b"\x1e"
 _CACHE_CONTROL = b'"cache_control"'
-_CACHE_CONTROL_FIELD = re.compile(rb'"cache_control"\s*:\s*(?:\{[^{}"]*(?:"(?:[^"\\]|\\.)*"[^{}"]*)*\}|null)\s*(,)?')
+_CACHE_CONTROL_FIELD = re.compile(rb'"cache_control"\s*:\s*(?:\{[^{}"]*(?:"(?:[^"\\]|\\.)*"[^{}"]*)*\}|null)\s*(,\s*)?')
 _BILLING_BLOCK = re.compile(rb'"text"\s*:\s*"x-anthropic-billing-header')
 """First system block of Claude Code 2.1.112 and later, recorded: its values change with every request."""
 
@@ -219,12 +219,10 @@ def _said(message: _Message) -> list[bytes | memoryview]:
 
 def _system(raw: Raw) -> list[bytes | memoryview]:
     """The system prompt without its billing block and its cache marks."""
-    if not len(raw) or _BILLING_BLOCK.search(raw) is None:
-        return _uncached(raw)
     try:
-        blocks = _ITEMS.decode(raw)
+        blocks = _ITEMS.decode(raw) if len(raw) else []
     except _UNREADABLE:
-        return _uncached(raw)
+        return _uncached(raw)  # one text
     kept = [block for block in blocks if _BILLING_BLOCK.search(block) is None]
     return [part for block in kept for part in (*_uncached(block), b",")]
 
