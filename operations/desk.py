@@ -208,7 +208,7 @@ class Desk:
             reason=ex.reason,
             comment=ex.comment,
             wait=ex.told,
-            attempts=ex.sends,
+            attempts=0 if ex.refused_here else ex.sends,
             status=status,
         )
         self.decisions.appendleft(row)
