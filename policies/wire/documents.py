@@ -62,7 +62,9 @@ def begun(data: bytes) -> object:
             complete, closers = token.end(), "".join(reversed(open_brackets))
         elif mark == ",":
             complete, closers = token.start(), "".join(reversed(open_brackets))
-        elif open_brackets and (open_brackets[-1] == "]" or text[max(0, token.start() - 2) : token.start()].rstrip().endswith(":")):
+        elif open_brackets and (
+            open_brackets[-1] == "]" or text[max(0, token.start() - 2) : token.start()].rstrip().endswith(":")
+        ):
             complete, closers = token.end(), "".join(reversed(open_brackets))
         if len(open_brackets) > 200:
             return UNREADABLE

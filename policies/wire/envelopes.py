@@ -15,7 +15,18 @@ from policies.wire.shapes import text_of
 
 CODE_KEYS = ("code", "error_code", "errorcode", "err_code", "errcode", "verify_code")
 TYPE_KEYS = ("type", "error_type", "errortype", "captcha_error_type", "status")
-MESSAGE_KEYS = ("message", "msg", "details", "detail", "error_message", "error_msg", "errormessage", "errmsg", "template", "reason")
+MESSAGE_KEYS = (
+    "message",
+    "msg",
+    "details",
+    "detail",
+    "error_message",
+    "error_msg",
+    "errormessage",
+    "errmsg",
+    "template",
+    "reason",
+)
 STATUS_KEYS = ("status", "status_code", "statuscode", "http_status", "httpstatus", "http_code")
 DEPTH = 5
 MESSAGE_CHARACTERS = 8192

@@ -15,7 +15,12 @@ from policies.wire.envelopes import Envelope, is_status
 LASTING = frozenset({Kind.OVERFLOW, Kind.QUOTA, Kind.ACCOUNT, Kind.FILTER, Kind.CHALLENGE})
 """Kinds that words alone may say even beside a code that no row knows."""
 HIDDEN_STATUS = {
-    Kind.QUOTA: 429, Kind.RATE_LIMIT: 429, Kind.ACCOUNT: 401, Kind.FILTER: 400, Kind.OVERFLOW: 400, Kind.CALLER_ERROR: 400,
+    Kind.QUOTA: 429,
+    Kind.RATE_LIMIT: 429,
+    Kind.ACCOUNT: 401,
+    Kind.FILTER: 400,
+    Kind.OVERFLOW: 400,
+    Kind.CALLER_ERROR: 400,
     Kind.UPSTREAM_ERROR: 502,
 }
 _OVERLOAD_STATUSES = (429, 503, 529)
@@ -47,7 +52,9 @@ def meaning(family: Family, envelope: Envelope, http: int) -> Meaning:
         or _generic(envelope, http)
     )
     if found is None:
-        return by_status(http or named or 0, envelope.code or envelope.type, specific=envelope.specific, words=_words(chain))
+        return by_status(
+            http or named or 0, envelope.code or envelope.type, specific=envelope.specific, words=_words(chain)
+        )
     return found
 
 
@@ -84,7 +91,8 @@ def _overflow(chain: Sequence[Envelope]) -> Meaning | None:
         coded = next((code for code in part.codes if code.lower() in overflow.CODES), None)
         if found is None and coded is None:
             continue
-        window = overflow.window_field(part.fields) or (found[1] if found else None)
+        structured = next((tokens for nested in chain if (tokens := overflow.window_field(nested.fields))), None)
+        window = structured or (found[1] if found else None)
         row = f"overflow:{found[0].name}" if found else "overflow:code"
         return Meaning(Kind.OVERFLOW, row, part.code or part.type or part.in_text, status=400, window=window)
     return None
@@ -142,7 +150,15 @@ def _of_row(found: tuple[str, Row], code: str, part: Envelope) -> Meaning:
         transient = (status or 0) >= 500
     if row.kind is Kind.CALLER_ERROR:
         transient = any(marker in part.message.lower() for marker in common.MARKERS)
-    return Meaning(row.kind, name, code if code and not is_status(code) else part.code or code, True, status, row.challenge, transient)
+    return Meaning(
+        row.kind,
+        name,
+        code if code and not is_status(code) else part.code or code,
+        True,
+        status,
+        row.challenge,
+        transient,
+    )
 
 
 def real_status(found: Meaning, http: int, named: int | None) -> int | None:

@@ -6,6 +6,7 @@ document that writes about them is none. Comments, ``pre``, ``code`` and scripts
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -68,47 +69,72 @@ _CAPTCHA_SCRIPT = r"baxia|awsc|captcha|g\.alicdn\.com"
 def _waf_meta(page: Page, _: Head) -> bool:
     found = [name for name in page.metas if name.startswith("aliyun_waf_")]
     seconds = (
-        len(found) > 1 or page.has_id(r"captcha-element|nocaptcha|aliyuncaptcha") or page.runs("_waf_is_mobile|aliyuncaptcha")
-        or page.loads(_CAPTCHA_SCRIPT) or page.title.lower() == "verification" or len(page.words) < 40
+        len(found) > 1
+        or page.has_id(r"captcha-element|nocaptcha|aliyuncaptcha")
+        or page.runs("_waf_is_mobile|aliyuncaptcha")
+        or page.loads(_CAPTCHA_SCRIPT)
+        or page.title.lower() == "verification"
+        or len(page.words) < 40
     )
     return bool(found) and page.shell and seconds
 
 
 def _captcha_element(page: Page, _: Head) -> bool:
     second = (
-        page.title.lower() == "verification" or page.runs("_waf_is_mobile") or page.runs("aliyuncaptcha")
-        or page.has_id("aliyuncaptcha") or page.loads(_CAPTCHA_SCRIPT)
+        page.title.lower() == "verification"
+        or page.runs("_waf_is_mobile")
+        or page.runs("aliyuncaptcha")
+        or page.has_id("aliyuncaptcha")
+        or page.loads(_CAPTCHA_SCRIPT)
     )
     return page.shell and second and page.has_id(r"captcha-element$|aliyuncaptcha")
 
 
 def _verification(page: Page, _: Head) -> bool:
-    return page.shell and page.title.lower() == "verification" and (page.runs("_waf_is_mobile") or page.runs("aliyuncaptcha|captcha-element"))
+    return (
+        page.shell
+        and page.title.lower() == "verification"
+        and (page.runs("_waf_is_mobile") or page.runs("aliyuncaptcha|captcha-element"))
+    )
 
 
 def _x5sec(page: Page, _: Head) -> bool:
     mark = _PUNISH.pattern
     acts = r"location|_config_|x5referer|x5step|x5secdata|[\"']action[\"']\s*:\s*[\"']captcha"
-    return page.shell and (page.runs(mark, acts) or any(_PUNISH.search(link) for link in page.links))
+    led = any("_____tmd_____/" in link or _PUNISH.search(link) for link in (*page.links, *page.sources))
+    return page.shell and (page.runs(mark, acts) or led)
+
+
+def _interception(page: Page, _: Head) -> bool:
+    titled = page.title.lower() in ("captcha interception", "验证码拦截", "滑动验证页面")
+    return page.shell and titled and (page.runs("_config_|x5sec|punish|captcha") or page.loads("punish|awsc|baxia"))
 
 
 def _slider(page: Page, _: Head) -> bool:
-    bar = page.has_id(r"nocaptcha|nc_1|captcha-element|baxia") or page.runs(r"nc_token|x5sec|_____tmd_____|punish|noCaptcha")
+    bar = page.has_id(r"nocaptcha|nc_1|captcha-element|baxia") or page.runs(
+        r"nc_token|x5sec|_____tmd_____|punish|noCaptcha"
+    )
     return page.shell and bar and page.loads(r"baxia|awsc|nc\.js|um\.js")
 
 
 def _slider_words(page: Page, _: Head) -> bool:
     asks = re.search(r"please slide to verify|请(?:按住|拖动|向右)滑块|拖动下方滑块", page.words, re.IGNORECASE)
-    signed = re.search(r"trace\s?id|access verification|访问验证|非机器人|not a robot", page.words + page.title, re.IGNORECASE)
+    signed = re.search(
+        r"trace\s?id|access verification|访问验证|非机器人|not a robot", page.words + page.title, re.IGNORECASE
+    )
     return page.shell and bool(asks) and bool(signed)
 
 
 def _cookie(page: Page, _: Head) -> bool:
-    return page.shell and page.runs(r"acw_sc__v2", r"\barg1\s*=\s*['\"]\w")
+    return page.shell and page.runs("acw_sc__v2") and page.runs(r"\barg1\s*=\s*['\"]\w")
 
 
 def _check(page: Page, _: Head) -> bool:
-    return page.shell and page.runs(r"alicfw_gfver") and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
+    return (
+        page.shell
+        and page.runs(r"alicfw_gfver")
+        and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
+    )
 
 
 _BLOCKED = re.compile(
@@ -119,9 +145,18 @@ _BLOCKED = re.compile(
 
 
 def _block(page: Page, head: Head) -> bool:
-    signed = "traceid" in page.areas or page.loads(r"errors\.aliyun\.com") or any("errors.aliyun.com" in link for link in page.links)
+    signed = (
+        "traceid" in page.areas
+        or page.loads(r"errors\.aliyun\.com")
+        or any("errors.aliyun.com" in link for link in page.links)
+    )
     named = head.status == 405 or page.title in ("405", "403")
-    return page.shell and bool(_BLOCKED.search(page.words)) and named and (signed or "tengine" in head.get("server").lower() or head.status == 405)
+    return (
+        page.shell
+        and bool(_BLOCKED.search(page.words))
+        and named
+        and (signed or "tengine" in head.get("server").lower() or head.status == 405)
+    )
 
 
 ROWS = (
@@ -129,6 +164,7 @@ ROWS = (
     PageRow("captcha-element", _captcha_element, "Rfym21/Qwen2API detectWafChallenge"),
     PageRow("verification", _verification, "Rfym21/Qwen2API detectWafChallenge"),
     PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11"),
+    PageRow("interception", _interception, "Aliyun x5sec, its titles"),
     PageRow("slider", _slider, "FreeQwenApi#69: baxia, awsc.js"),
     PageRow("slider-words", _slider_words, "QwenLM/Qwen3#1206"),
     PageRow("acw_sc__v2", _cookie, "public clients of Aliyun sites"),
@@ -158,7 +194,7 @@ def read(text: str) -> Page:
         _take(page, name, values, inner)
         if name in _QUOTED:
             words.append(inner)
-    page.words = " ".join(" ".join(words).split())
+    page.words = " ".join(html.unescape(" ".join(words)).split())
     return page
 
 

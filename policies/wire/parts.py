@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from policies.findings import ANSWER, Finding
 from policies.wire import shapes
 from policies.wire.codes.common import FINISH_REASONS
+from policies.wire.frames import Frame
 
 
 def ended(body: Mapping[str, object]) -> Finding | None:
@@ -26,3 +28,12 @@ def kind_of(value: object) -> Finding | None:
         return None
     low = shapes.lowered(value)
     return ended(low) or (None if shapes.is_preamble(low) else ANSWER)
+
+
+def named_status(frame: Frame) -> int | None:
+    """The status in the comment ``:HTTP_STATUS/429`` of a DashScope stream."""
+    for comment in frame.comments:
+        found = re.match(rb"\s*HTTP_STATUS/(\d{3})\b", comment)
+        if found:
+            return int(found[1])
+    return None

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from policies.calls import Family, Role, Surface
 from policies.findings import ANSWER, Challenge, Finding, Kind
 from policies.settings import SignatureRow
-from policies.wire import documents, envelopes, meanings, mtop, pages, redaction, shapes, signatures, suspects, waits
-from policies.wire.codes.common import FINISH_REASONS
+from policies.wire import (
+    documents,
+    envelopes,
+    meanings,
+    mtop,
+    pages,
+    parts,
+    redaction,
+    shapes,
+    signatures,
+    suspects,
+    waits,
+)
 from policies.wire.envelopes import Envelope
 from policies.wire.frames import Frame
 from policies.wire.head import Head
@@ -59,7 +68,9 @@ class Recogniser:
         if not row:
             return None
         wait, source = waits.wait_of(head, (), "")
-        return Finding(Kind.CHALLENGE, row, None, "", Challenge.CAPTCHA, wait, source, honest=bool(head.get("x-breakwater")))
+        return Finding(
+            Kind.CHALLENGE, row, None, "", Challenge.CAPTCHA, wait, source, honest=bool(head.get("x-breakwater"))
+        )
 
     def document(self, surface: Surface, head: Head, body: bytes, *, whole: bool) -> Finding:
         """A JSON, HTML or other body; not ``whole`` where it was cut or is longer than what is held: only what is certain."""
@@ -78,7 +89,7 @@ class Recogniser:
     def frame(self, surface: Surface, head: Head, frame: Frame) -> Finding | None:
         """One frame of a stream: None for a keep-alive or preamble, ANSWER for (part of) an answer, else the refusal."""
         data, event = frame.data.strip(), frame.event.strip().lower()
-        named = _named_status(frame)
+        named = parts.named_status(frame)
         seen = Seen(surface, head, data or frame.raw, named, failed=event == b"error" or (named or 0) >= 400)
         if not data:
             return self._bare(seen, frame)
@@ -90,7 +101,7 @@ class Recogniser:
         value = documents.parse(data)
         if value is documents.UNREADABLE:
             return self._odd(seen)
-        return self._refused(seen, value) or _part(value)
+        return self._refused(seen, value) or parts.kind_of(value)
 
     def suspicious(self, surface: Surface, data: bytes) -> bool:
         """Bytes only. False where no refusal can be in them."""
@@ -132,7 +143,7 @@ class Recogniser:
         if isinstance(value, dict):
             low = shapes.lowered(value)
             if shapes.is_answer(low):
-                return _ended(low) or ANSWER
+                return parts.ended(low) or ANSWER
             bare = self._refused(replace(seen, failed=True), value)
             if bare is not None and _known(bare) and seen.surface.role is Role.GENERATION:
                 return bare
@@ -226,16 +237,22 @@ class Recogniser:
             excerpt=redaction.excerpt(seen.data),
         )
 
-    def _signature(self, seen: Seen, *, document: object = None, envelope: Envelope | None = None, words: str = "") -> SignatureRow | None:
+    def _signature(
+        self, seen: Seen, *, document: object = None, envelope: Envelope | None = None, words: str = ""
+    ) -> SignatureRow | None:
         if not self._signatures:
             return None
-        return signatures.first(self._signatures, signatures.Subject(seen.surface, seen.head.status, document, envelope, words))
+        return signatures.first(
+            self._signatures, signatures.Subject(seen.surface, seen.head.status, document, envelope, words)
+        )
 
     def _signed(self, seen: Seen, row: SignatureRow, envelope: Envelope | None) -> Finding:
         kind, challenge = signatures.meaning(row)
         if kind is Kind.ANSWER:
             return ANSWER
-        transient = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) or (kind is Kind.UPSTREAM_ERROR and seen.head.status >= 500)
+        transient = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) or (
+            kind is Kind.UPSTREAM_ERROR and seen.head.status >= 500
+        )
         code = (envelope.code or envelope.type) if envelope else ""
         found = Meaning(kind, f"signature:{row.name}", code, challenge=challenge, transient=transient)
         finding = self._finding(seen, found, envelope or Envelope())
@@ -255,39 +272,21 @@ def _known(finding: Finding) -> bool:
 def _page_finding(name: str, head: Head, body: bytes) -> Finding:
     wait, source = waits.wait_of(head, (), "")
     return Finding(
-        Kind.CHALLENGE, f"page:{name}", None, "", Challenge.CAPTCHA, wait, source,
-        honest=bool(head.get("x-breakwater")), excerpt=redaction.excerpt(body),
+        Kind.CHALLENGE,
+        f"page:{name}",
+        None,
+        "",
+        Challenge.CAPTCHA,
+        wait,
+        source,
+        honest=bool(head.get("x-breakwater")),
+        excerpt=redaction.excerpt(body),
     )
 
 
 def _passing(surface: Surface, row: str) -> Finding:
     """A success without any refusal in it: on a generation path it is no answer either."""
     return Finding(Kind.NOTHING, row=row) if surface.role is Role.GENERATION else ANSWER
-
-
-def _ended(body: Mapping[str, object]) -> Finding | None:
-    for reason in shapes.reasons(body):
-        kind = FINISH_REASONS.get(reason.lower())
-        if kind is not None:
-            return Finding(kind, row=f"finish:{reason.lower()}", code=reason.lower(), ends_answer=True)
-    return None
-
-
-def _part(value: object) -> Finding | None:
-    if not isinstance(value, dict):
-        return ANSWER
-    if not value:
-        return None
-    low = shapes.lowered(value)
-    return _ended(low) or (None if shapes.is_preamble(low) else ANSWER)
-
-
-def _named_status(frame: Frame) -> int | None:
-    for comment in frame.comments:
-        found = re.match(rb"\s*HTTP_STATUS/(\d{3})\b", comment)
-        if found:
-            return int(found[1])
-    return None
 
 
 def _words(data: bytes) -> str:

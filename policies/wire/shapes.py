@@ -9,16 +9,45 @@ import math
 from collections.abc import Mapping
 
 SUCCESS_CODES = frozenset({"", "0", "200", "20000", "ok", "success", "null", "none", "successful"})
-PREAMBLE_TYPES = frozenset({
-    "ping", "message_start", "response.created", "response.in_progress", "response.queued", "keepalive", "keep_alive", "heartbeat",
-})
+PREAMBLE_TYPES = frozenset(
+    {
+        "ping",
+        "message_start",
+        "response.created",
+        "response.in_progress",
+        "response.queued",
+        "keepalive",
+        "keep_alive",
+        "heartbeat",
+    }
+)
 PREAMBLE_KEYS = ("response.created", "response.info", "response.in_progress")
 ANSWER_TYPES = ("message", "content_block_", "message_delta", "message_stop", "response.", "completion")
-ANSWER_KEYS = ("choices", "output", "candidates", "images", "task_id", "task_status", "video_result", "embedding", "content")
+ANSWER_KEYS = (
+    "choices",
+    "output",
+    "candidates",
+    "images",
+    "task_id",
+    "task_status",
+    "video_result",
+    "embedding",
+    "content",
+)
 QUIET_KEYS = frozenset({"role", "phase", "status", "name"})
 """Of a delta: say nothing, whatever their values."""
 FAILED_TYPES = frozenset({"response.failed", "response.error"})
-ANSWER_OBJECTS = ("chat.completion", "text_completion", "response", "list", "video", "image", "message", "model", "embedding")
+ANSWER_OBJECTS = (
+    "chat.completion",
+    "text_completion",
+    "response",
+    "list",
+    "video",
+    "image",
+    "message",
+    "model",
+    "embedding",
+)
 
 
 def lowered(body: Mapping[object, object]) -> dict[str, object]:
@@ -54,7 +83,9 @@ def is_answer(body: Mapping[str, object]) -> bool:
     kind = body.get("type")
     if isinstance(kind, str) and kind.startswith(ANSWER_TYPES) and kind not in FAILED_TYPES:
         return True
-    if isinstance(body.get("content"), (list, str)) and ("role" in body or "stop_reason" in body or "finish_reason" in body):
+    if isinstance(body.get("content"), (list, str)) and (
+        "role" in body or "stop_reason" in body or "finish_reason" in body
+    ):
         return True
     if says_failure(body):
         return False
@@ -94,7 +125,9 @@ def says_failure(body: Mapping[str, object]) -> bool:
         return True
     if text_of(body.get("code")).lower() in SUCCESS_CODES or body.get("success") is True:
         return False
-    return len(body) <= 3 or any(isinstance(body.get(key), (str, dict)) for key in ("msg", "message", "detail", "details", "reason"))
+    return len(body) <= 3 or any(
+        isinstance(body.get(key), (str, dict)) for key in ("msg", "message", "detail", "details", "reason")
+    )
 
 
 def joined(ret: object) -> str:

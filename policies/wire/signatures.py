@@ -11,10 +11,24 @@ from policies.settings import SignatureRow
 from policies.wire.envelopes import Envelope
 from policies.wire.shapes import text_of
 
-WRITTEN_BY_MODELS = frozenset({
-    "choices", "content", "delta", "partial_json", "output", "output_text", "candidates", "arguments", "input", "tool_calls",
-    "reasoning_content", "thinking", "delta_content", "text",
-})
+WRITTEN_BY_MODELS = frozenset(
+    {
+        "choices",
+        "content",
+        "delta",
+        "partial_json",
+        "output",
+        "output_text",
+        "candidates",
+        "arguments",
+        "input",
+        "tool_calls",
+        "reasoning_content",
+        "thinking",
+        "delta_content",
+        "text",
+    }
+)
 """A path through one of these names no envelope field and never matches."""
 
 

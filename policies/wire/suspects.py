@@ -12,7 +12,10 @@ _SAYS = rb'"\s*:(?!\s*(?:null|true|""|\[\]|\{\}|0\s*[,}]|200\s*[,}]|"0"|"200"))'
 _REASON = rb'(?:finish|stop)_reason"\s*:\s*"'
 ROWS: tuple[tuple[bytes, re.Pattern[bytes] | None], ...] = (
     (b'"error', re.compile(rb'"errors?' + _SAYS)),
-    *((exact, None) for exact in (b':"error"', b': "error"', b"event:error", b"event: error", b"response.error", b"response.failed")),
+    *(
+        (exact, None)
+        for exact in (b':"error"', b': "error"', b"event:error", b"event: error", b"response.error", b"response.failed")
+    ),
     *((key, re.compile(rb'"' + key + _SAYS)) for key in (b"ret", b"code", b"success")),
     (b"detail", re.compile(rb'"details?' + _SAYS)),
     (b"rgv587_flag", None),

@@ -17,8 +17,20 @@ KEYS = ("retry-after", "retry_after", "retryafter", "retry_after_seconds", "retr
 LONGEST = 400 * 86400.0
 """Seconds; more is no wait."""
 _UNITS = {
-    "ms": 0.001, "millisecond": 0.001, "毫秒": 0.001, "s": 1, "sec": 1, "second": 1, "秒": 1, "m": 60, "min": 60, "minute": 60,
-    "分钟": 60, "h": 3600, "hour": 3600, "小时": 3600,
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "毫秒": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "秒": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "分钟": 60,
+    "h": 3600,
+    "hour": 3600,
+    "小时": 3600,
 }
 _SPAN = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|milliseconds?|毫秒|secs?|seconds?|s|秒钟?|mins?|minutes?|分钟|m|hours?|小时|h)(?![a-z])"
 _AGAIN = re.compile(
@@ -61,7 +73,9 @@ def in_words(words: str) -> float | None:
     found = _AGAIN.search(words)
     if not found:
         return None
-    return _sane(sum(float(count) * _unit(unit) for count, unit in ((found[1], found[2]), (found[3], found[4])) if count))
+    return _sane(
+        sum(float(count) * _unit(unit) for count, unit in ((found[1], found[2]), (found[3], found[4])) if count)
+    )
 
 
 def reset_in(words: str) -> str | None:

@@ -33,7 +33,8 @@ def _by_code(tables: tuple[tuple[str, tuple[Row, ...], tuple[Row, ...]], ...]) -
 _CODES = {family: _by_code(tables) for family, tables in TABLES.items()}
 _COMMON_CODES = _by_code((COMMON,))
 _TEXTS = {
-    family: tuple((f"{table}:{row.name}", row) for table, _, rows in tables for row in rows) for family, tables in TABLES.items()
+    family: tuple((f"{table}:{row.name}", row) for table, _, rows in tables for row in rows)
+    for family, tables in TABLES.items()
 }
 _COMMON_TEXTS = tuple((f"common:{row.name}", row) for row in common.TEXTS)
 

@@ -30,9 +30,21 @@ ROWS = (
 )
 
 TEXTS = (
-    Row("text-1308", Kind.QUOTA, DOCS, text=r"Usage limit reached for |已达到.{0,30}使用上限|Weekly/Monthly Limit Exhausted", status=429),
+    Row(
+        "text-1308",
+        Kind.QUOTA,
+        DOCS,
+        text=r"Usage limit reached for |已达到.{0,30}使用上限|Weekly/Monthly Limit Exhausted",
+        status=429,
+    ),
     Row("text-1304", Kind.QUOTA, OLD, text=r"Daily call limit for this API reached", status=429),
-    Row("text-1313", Kind.QUOTA, DOCS, text=r"Your account's current usage pattern does not comply with the Fair Usage", status=429),
+    Row(
+        "text-1313",
+        Kind.QUOTA,
+        DOCS,
+        text=r"Your account's current usage pattern does not comply with the Fair Usage",
+        status=429,
+    ),
     Row(
         "text-1113",
         Kind.ACCOUNT,

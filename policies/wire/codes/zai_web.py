@@ -18,6 +18,4 @@ ROWS = (
     ),
 )
 
-TEXTS = (
-    Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", status=503, challenge=Challenge.CAPTCHA),
-)
+TEXTS = (Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", status=503, challenge=Challenge.CAPTCHA),)

@@ -9,7 +9,12 @@ PUBLIC = "TriDefender/zcode-api#1, #2"
 
 ROWS = (
     Row(
-        "3012", Kind.CHALLENGE, "zai-org/feedback#349: an account penalty that grows", ("3012",), status=405, challenge=Challenge.BLOCKED,
+        "3012",
+        Kind.CHALLENGE,
+        "zai-org/feedback#349: an account penalty that grows",
+        ("3012",),
+        status=405,
+        challenge=Challenge.BLOCKED,
     ),
     Row(
         "3007",

@@ -20,12 +20,23 @@ from policies.wire.recognise import Recogniser
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "replies.jsonl"
 FAMILIES = {
-    "qwen-web": Family.QWEN_WEB, "zai-web": Family.ZAI_WEB, "zcode": Family.ZCODE, "zai": Family.ZAI, "bigmodel": Family.ZAI,
-    "dashscope": Family.DASHSCOPE, "dashscope-coding": Family.DASHSCOPE, "qwen-oauth": Family.DASHSCOPE,
+    "qwen-web": Family.QWEN_WEB,
+    "zai-web": Family.ZAI_WEB,
+    "zcode": Family.ZCODE,
+    "zai": Family.ZAI,
+    "bigmodel": Family.ZAI,
+    "dashscope": Family.DASHSCOPE,
+    "dashscope-coding": Family.DASHSCOPE,
+    "qwen-oauth": Family.DASHSCOPE,
 }
 WIRES = {
-    "anthropic": Wire.ANTHROPIC, "openai-chat": Wire.OPENAI, "openai-responses": Wire.RESPONSES, "qwen-web": Wire.QWEN_WEB,
-    "zai-web": Wire.ZAI_WEB, "native": Wire.DASHSCOPE_NATIVE, "none": Wire.OTHER,
+    "anthropic": Wire.ANTHROPIC,
+    "openai-chat": Wire.OPENAI,
+    "openai-responses": Wire.RESPONSES,
+    "qwen-web": Wire.QWEN_WEB,
+    "zai-web": Wire.ZAI_WEB,
+    "native": Wire.DASHSCOPE_NATIVE,
+    "none": Wire.OTHER,
 }
 
 
@@ -59,7 +70,9 @@ def _reply(case: dict[str, Any]) -> Reply:
     # An answer of a host that no built-in upstream has: a user's own gateway may be of any family.
     family = FAMILIES.get(case["provider"], Family.ZAI if case["wire"] == "anthropic" else Family.DASHSCOPE)
     head = Head(answer["status"], tuple((answer.get("headers") or {}).items()))
-    return Reply(case["id"], surface(family, WIRES[case["wire"]], role), head, _chunks(answer), bool(answer.get("cut")), case)
+    return Reply(
+        case["id"], surface(family, WIRES[case["wire"]], role), head, _chunks(answer), bool(answer.get("cut")), case
+    )
 
 
 def _chunks(answer: dict[str, Any]) -> tuple[bytes, ...]:

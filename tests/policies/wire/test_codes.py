@@ -21,38 +21,79 @@ ROWS = [
     for row in rows
     if not row.text
     for code in row.codes
-    if not any(code.lower() == other.lower() for _, earlier, _ in tables[:number] for known in earlier for other in known.codes)
+    if not any(
+        code.lower() == other.lower() for _, earlier, _ in tables[:number] for known in earlier for other in known.codes
+    )
 ]
 TEXTS = [(family, row) for family, tables in codes.TABLES.items() for _, _, rows in tables for row in rows]
 SPOKEN = {
-    "text-1308": ["Usage limit reached for 5 hour. Your limit", "已达到 5 小时的使用上限。", "Weekly/Monthly Limit Exhausted. Your limit"],
+    "text-1308": [
+        "Usage limit reached for 5 hour. Your limit",
+        "已达到 5 小时的使用上限。",
+        "Weekly/Monthly Limit Exhausted. Your limit",
+    ],
     "text-1304": ["Daily call limit for this API reached. For more"],
     "text-1313": ["Your account's current usage pattern does not comply with the Fair Usage Policy"],
-    "text-1113": ["Insufficient balance or no resource package. Please recharge.", "余额不足或无可用资源包,请充值。", "您的账户已欠费，请充值后重试"],
-    "text-1302": ["Rate limit reached for requests", "High concurrency usage of this API, please", "您的账户已达到速率限制，请您控制请求频率", "您当前使用该API的并发数过高，请"],
-    "text-1305": ["The service may be temporarily overloaded, please try again later", "该模型当前访问量过大，请您稍后再试"],
+    "text-1113": [
+        "Insufficient balance or no resource package. Please recharge.",
+        "余额不足或无可用资源包,请充值。",
+        "您的账户已欠费，请充值后重试",
+    ],
+    "text-1302": [
+        "Rate limit reached for requests",
+        "High concurrency usage of this API, please",
+        "您的账户已达到速率限制，请您控制请求频率",
+        "您当前使用该API的并发数过高，请",
+    ],
+    "text-1305": [
+        "The service may be temporarily overloaded, please try again later",
+        "该模型当前访问量过大，请您稍后再试",
+    ],
     "text-3012": ["request has been blocked due to unusual activity"],
     "text-3007": ["captcha verify failed"],
     "text-1005": ["exceed quota limit"],
     "text-3009": ["model concurrency limit exceeded"],
     "text-captcha": ["人机验证失败，请重新验证后再试"],
-    "text-daily": ["You've reached the upper limit for today's usage.", "You have reached the daily usage limit.", "今日使用次数已达上限"],
+    "text-daily": [
+        "You've reached the upper limit for today's usage.",
+        "You have reached the daily usage limit.",
+        "今日使用次数已达上限",
+    ],
     "text-chat": ["chat 0a1b is not exist"],
-    "text-free": ["Free allocated quota exceeded.", "The free quota has been exhausted. To", "The free tier of the model has been exhausted. If"],
-    "text-plan-window": ["hour allocated quota exceeded", "week allocated quota exceeded.", "month allocated quota exceeded. Please retry after the reset time"],
+    "text-free": [
+        "Free allocated quota exceeded.",
+        "The free quota has been exhausted. To",
+        "The free tier of the model has been exhausted. If",
+    ],
+    "text-plan-window": [
+        "hour allocated quota exceeded",
+        "week allocated quota exceeded.",
+        "month allocated quota exceeded. Please retry after the reset time",
+    ],
     "text-arrears": ["Access denied, please make sure your account is in good standing."],
     "text-token": ["invalid access token or token expired"],
-    "text-inspection": ["Input data may contain inappropriate content.", "Output data may contain inappropriate content."],
+    "text-inspection": [
+        "Input data may contain inappropriate content.",
+        "Output data may contain inappropriate content.",
+    ],
     "text-capacity": [
         "Too many requests. Batch requests are being throttled due to system capacity limits. Please try again later.",
         "Too many requests. Your requests are being throttled due to system capacity limits. Please try again later.",
         "Model is unavailable, please try again later.",
     ],
-    "text-plan-burst": ["concurrency allocated quota exceeded", "usage allocated quota exceeded. please try again later."],
+    "text-plan-burst": [
+        "concurrency allocated quota exceeded",
+        "usage allocated quota exceeded. please try again later.",
+    ],
     "text-rate": [
-        "Requests rate limit exceeded, please try again later.", "You have exceeded your request limit.", "Requests throttling triggered.",
-        "You exceeded your current requests list.", "Request rate increased too quickly. To ensure", "Too many requests in route. Please try",
-        "Allocated quota exceeded, please increase your quota limit.", "You exceeded your current quota, please check your plan",
+        "Requests rate limit exceeded, please try again later.",
+        "You have exceeded your request limit.",
+        "Requests throttling triggered.",
+        "You exceeded your current requests list.",
+        "Request rate increased too quickly. To ensure",
+        "Too many requests in route. Please try",
+        "Allocated quota exceeded, please increase your quota limit.",
+        "You exceeded your current quota, please check your plan",
     ],
 }
 
@@ -103,7 +144,11 @@ def test_an_unknown_code_passes_as_its_status_says(family: Family, code: str) ->
 @pytest.mark.parametrize(("family", "row"), TEXTS, ids=[f"{family}-{row.name}" for family, row in TEXTS])
 def test_words_without_a_code_have_their_class(family: Family, row: Row) -> None:
     for words, status in itertools.product(SPOKEN[row.name], (200, 400, 429, 503)):
-        for body in ({"error": {"message": words}}, {"type": "error", "error": {"type": "api_error", "message": words}}, {"error": words}):
+        for body in (
+            {"error": {"message": words}},
+            {"type": "error", "error": {"type": "api_error", "message": words}},
+            {"error": words},
+        ):
             finding = found(family, status, dump(body))
             assert (finding.kind, finding.challenge) == (row.kind, row.challenge), (words, status, finding)
 
@@ -115,17 +160,26 @@ def test_the_same_words_behind_others_say_nothing(family: Family, row: Row) -> N
         assert finding.kind is Kind.CALLER_ERROR, words
 
 
-@pytest.mark.parametrize("code", ["Throttling.AllocationQuota", "insufficient_quota", "Throttling", "Throttling.RateQuota"])
+@pytest.mark.parametrize(
+    "code", ["Throttling.AllocationQuota", "insufficient_quota", "Throttling", "Throttling.RateQuota"]
+)
 @pytest.mark.parametrize("family", [Family.DASHSCOPE, Family.QWEN_WEB])
 def test_one_dashscope_code_is_told_apart_by_its_words(family: Family, code: str) -> None:
-    for row_name, kind in [("text-free", Kind.QUOTA), ("text-plan-window", Kind.QUOTA), ("text-capacity", Kind.OVERLOAD),
-                           ("text-plan-burst", Kind.RATE_LIMIT), ("text-rate", Kind.RATE_LIMIT)]:
+    for row_name, kind in [
+        ("text-free", Kind.QUOTA),
+        ("text-plan-window", Kind.QUOTA),
+        ("text-capacity", Kind.OVERLOAD),
+        ("text-plan-burst", Kind.RATE_LIMIT),
+        ("text-rate", Kind.RATE_LIMIT),
+    ]:
         for words, form in itertools.product(SPOKEN[row_name], FORMS[family].values()):
             assert found(family, 429, form(code, words)).kind is kind, words
 
 
 def test_insufficient_quota_is_a_spent_quota_elsewhere() -> None:
-    body = dump({"error": {"code": "insufficient_quota", "message": "You exceeded your current quota, please check your plan"}})
+    body = dump(
+        {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota, please check your plan"}}
+    )
     assert found(Family.ZAI, 429, body).kind is Kind.QUOTA
     assert found(Family.DASHSCOPE, 429, body).kind is Kind.RATE_LIMIT
 
@@ -145,7 +199,10 @@ def test_only_3007_of_the_challenges_may_be_tried_again() -> None:
     assert (blocked.challenge, blocked.transient) == (Challenge.BLOCKED, False)
 
 
-@pytest.mark.parametrize("words", ["captcha verify failed", "Risk Control", "触发风控", "rate limit hit", "Too Many Requests", "please try again"])
+@pytest.mark.parametrize(
+    "words",
+    ["captcha verify failed", "Risk Control", "触发风控", "rate limit hit", "Too Many Requests", "please try again"],
+)
 def test_a_plain_4xx_with_a_marker_in_its_message_may_be_tried_again(words: str) -> None:
     assert found(Family.ZAI, 400, dump({"error": {"code": "9999", "message": words}})).transient
     assert not found(Family.ZAI, 400, dump({"error": {"code": "9999", "message": "no", "param": words}})).transient
@@ -154,6 +211,11 @@ def test_a_plain_4xx_with_a_marker_in_its_message_may_be_tried_again(words: str)
 
 
 def test_every_row_names_its_source() -> None:
-    rows = [row for tables in (*codes.TABLES.values(), (codes.COMMON,)) for _, by_code, by_text in tables for row in (*by_code, *by_text)]
+    rows = [
+        row
+        for tables in (*codes.TABLES.values(), (codes.COMMON,))
+        for _, by_code, by_text in tables
+        for row in (*by_code, *by_text)
+    ]
     assert all(row.source for row in rows)
     assert all(row.codes or row.text for row in rows)

@@ -55,7 +55,11 @@ def test_a_wait_of_the_upstream_is_read_from_where_it_stands(reply: Reply) -> No
 def test_what_hides_in_a_success_has_a_real_status(reply: Reply) -> None:
     finding = telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut))
     expect = reply.label["expect"]
-    if finding.kind in (Kind.ANSWER, Kind.NOTHING, Kind.CHALLENGE, Kind.OVERLOAD) or finding.ends_answer or reply.head.status >= 400:
+    if (
+        finding.kind in (Kind.ANSWER, Kind.NOTHING, Kind.CHALLENGE, Kind.OVERLOAD)
+        or finding.ends_answer
+        or reply.head.status >= 400
+    ):
         assert finding.status is None
     else:
         assert finding.status is not None
@@ -78,11 +82,15 @@ MUTATIONS = [
     (reply, mutation)
     for reply in REPLIES
     for mutation in ("crlf", "bom", "comment", "gzip")
-    if reply.body and not reply.head.get("content-encoding") and (mutation != "comment" or "event-stream" in reply.head.media_type)
+    if reply.body
+    and not reply.head.get("content-encoding")
+    and (mutation != "comment" or "event-stream" in reply.head.media_type)
 ]
 
 
-@pytest.mark.parametrize(("reply", "mutation"), MUTATIONS, ids=[f"{reply.id}-{mutation}" for reply, mutation in MUTATIONS])
+@pytest.mark.parametrize(
+    ("reply", "mutation"), MUTATIONS, ids=[f"{reply.id}-{mutation}" for reply, mutation in MUTATIONS]
+)
 def test_spelling_on_the_wire_changes_nothing(reply: Reply, mutation: str) -> None:
     head, body = reply.head, reply.body
     if mutation == "crlf":
@@ -96,7 +104,10 @@ def test_spelling_on_the_wire_changes_nothing(reply: Reply, mutation: str) -> No
     as_it_came = telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut))
     found = telling(read(Recogniser(), reply.surface, head, body, whole=not reply.cut))
     assert (found.kind, found.row, found.window, found.status) == (
-        as_it_came.kind, as_it_came.row, as_it_came.window, as_it_came.status,
+        as_it_came.kind,
+        as_it_came.row,
+        as_it_came.window,
+        as_it_came.status,
     )
 
 
@@ -115,7 +126,8 @@ def test_only_what_may_pass_by_itself_is_worth_a_second_try(reply: Reply) -> Non
 
 def test_the_challenges_are_told_apart() -> None:
     found = {
-        reply.id: telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut)).challenge for reply in REPLIES
+        reply.id: telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut)).challenge
+        for reply in REPLIES
     }
     assert found["q-chal-json"] is Challenge.BUSY
     assert found["q-chal-busy-no-rgv"] is Challenge.BUSY

@@ -18,15 +18,35 @@ from tests.policies.wire.test_overflow import STATED
 from tests.policies.wire.test_pages import CHALLENGES
 
 HEAD = Head(200, (("content-type", "application/json"),))
-MARKED = sorted({
-    *mtop.VERDICTS, *mtop.PUNISH, *MARKERS, *FINISH_REASONS, *overflow.CODES, *CHALLENGES.values(), *(words for words, _ in STATED),
-    *itertools.chain.from_iterable(SPOKEN.values()),
-    '{"ret":["FAIL_SYS_USER_VALIDATE","RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],"data":{"url":"/_____tmd_____/punish?x5secdata=1"}}',
-    'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","code":"1305"}}\n\n',
-    "id:1\nevent:error\n:HTTP_STATUS/429\ndata:{}\n\n",
-    '"error":{"code":"3007"}', '"finish_reason":"sensitive"', "response.failed", "FRONTEND_CAPTCHA_REQUIRED", "upstream_waf_challenge",
-})
-ROWS = sorted({(family, code) for family, tables in codes.TABLES.items() for _, rows, _ in tables for row in rows for code in row.codes})
+MARKED = sorted(
+    {
+        *mtop.VERDICTS,
+        *mtop.PUNISH,
+        *MARKERS,
+        *FINISH_REASONS,
+        *overflow.CODES,
+        *CHALLENGES.values(),
+        *(words for words, _ in STATED),
+        *itertools.chain.from_iterable(SPOKEN.values()),
+        '{"ret":["FAIL_SYS_USER_VALIDATE","RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],"data":{"url":"/_____tmd_____/punish?x5secdata=1"}}',
+        'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","code":"1305"}}\n\n',
+        "id:1\nevent:error\n:HTTP_STATUS/429\ndata:{}\n\n",
+        '"error":{"code":"3007"}',
+        '"finish_reason":"sensitive"',
+        "response.failed",
+        "FRONTEND_CAPTCHA_REQUIRED",
+        "upstream_waf_challenge",
+    }
+)
+ROWS = sorted(
+    {
+        (family, code)
+        for family, tables in codes.TABLES.items()
+        for _, rows, _ in tables
+        for row in rows
+        for code in row.codes
+    }
+)
 
 
 @pytest.mark.parametrize("family", Family)
@@ -51,8 +71,14 @@ def test_a_document_that_a_path_beside_serves_is_no_challenge(family: Family) ->
     for marker in MARKED:
         if marker in CHALLENGES.values() or marker.startswith(("{", "event:", "id:")):
             continue
-        for page in (f"<html><body><h1>Errors</h1><p>{marker}</p></body></html>", f"# Errors\n\n{marker}\n", json.dumps({"data": [{"text": marker}]})):
-            finding = Recogniser().document(surface(family, Wire.OTHER, Role.OTHER), Head(200), page.encode(), whole=True)
+        for page in (
+            f"<html><body><h1>Errors</h1><p>{marker}</p></body></html>",
+            f"# Errors\n\n{marker}\n",
+            json.dumps({"data": [{"text": marker}]}),
+        ):
+            finding = Recogniser().document(
+                surface(family, Wire.OTHER, Role.OTHER), Head(200), page.encode(), whole=True
+            )
             assert finding.kind is Kind.ANSWER, page
 
 
@@ -60,9 +86,17 @@ def test_a_message_that_quotes_json_of_its_caller_is_read_by_its_own_code() -> N
     for family, code in ROWS:
         for form in (GENERAL["error.code"], GENERAL["top level message"]):
             quoted = form(code, "quoted").decode()
-            for before in ("Invalid tool arguments: ", "messages[3].content is ", "Error parsing tool arguments: ", "could not read "):
+            for before in (
+                "Invalid tool arguments: ",
+                "messages[3].content is ",
+                "Error parsing tool arguments: ",
+                "could not read ",
+            ):
                 body = json.dumps({"error": {"code": "9999", "message": before + quoted}}).encode()
-                assert Recogniser().document(surface(family), Head(400), body, whole=True).kind is Kind.CALLER_ERROR, (code, before)
+                assert Recogniser().document(surface(family), Head(400), body, whole=True).kind is Kind.CALLER_ERROR, (
+                    code,
+                    before,
+                )
 
 
 def test_a_code_beside_an_answer_is_not_an_error() -> None:
@@ -73,17 +107,31 @@ def test_a_code_beside_an_answer_is_not_an_error() -> None:
             {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}], "code": code},
             {"output": {"text": "hi"}, "code": code, "message": ""},
         ):
-            assert Recogniser().document(surface(family), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
+            assert (
+                Recogniser().document(surface(family), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
+            )
 
 
 @pytest.mark.parametrize("error", [None, {}, "", [], False, 0])
 def test_an_empty_error_is_none(error: object) -> None:
-    for body in ({"error": error, "choices": [{"message": {"content": "x"}}]}, {"error": error, "object": "response", "output": [{"type": "message"}]}):
-        assert Recogniser().document(surface(Family.ZAI), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
+    for body in (
+        {"error": error, "choices": [{"message": {"content": "x"}}]},
+        {"error": error, "object": "response", "output": [{"type": "message"}]},
+    ):
+        assert (
+            Recogniser().document(surface(Family.ZAI), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
+        )
 
 
 def test_one_familys_code_means_nothing_to_another() -> None:
-    for family, code in (("dashscope", "1302"), ("dashscope", "3007"), ("zai", "3007"), ("zai", "3012"), ("zai", "Arrearage"), ("zai", "RateLimited")):
+    for family, code in (
+        ("dashscope", "1302"),
+        ("dashscope", "3007"),
+        ("zai", "3007"),
+        ("zai", "3012"),
+        ("zai", "Arrearage"),
+        ("zai", "RateLimited"),
+    ):
         body = json.dumps({"error": {"code": code, "message": "x"}}).encode()
         assert Recogniser().document(surface(Family(family)), Head(400), body, whole=True).kind is Kind.CALLER_ERROR
 

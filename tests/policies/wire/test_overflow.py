@@ -25,16 +25,24 @@ STATED = [
     ("request (13392 tokens) exceeds the available context size (8192 tokens), try increasing it", 8192),
     ("the request exceeds the available context size, try increasing it", None),
     ("exceed_context_size_error (198,277 / 198,661 > 150,528)", 150528),
-    ("This model's maximum context length is 65536 tokens. However, you requested 86046 tokens (77854 in the messages).", 65536),
+    (
+        "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens (77854 in the messages).",
+        65536,
+    ),
     ("This model’s maximum context length is 65,536 tokens. However", 65536),
     (
-        ("You passed 3073 input tokens and requested 128000 output tokens. However, the model's context length is only 131072 "
-        "tokens, resulting in a maximum input length of 3072 tokens. (parameter=input_tokens, value=3073)"),
+        (
+            "You passed 3073 input tokens and requested 128000 output tokens. However, the model's context length is only 131072 "
+            "tokens, resulting in a maximum input length of 3072 tokens. (parameter=input_tokens, value=3073)"
+        ),
         131072,
     ),
     ("The decoder prompt (length 5000) is longer than the maximum model length of 4096. Make sure", 4096),
     ("The input (265330 tokens) is longer than the model's context length (262144 tokens).", 262144),
-    ("Requested token count exceeds the model's maximum context length of 64000 tokens. You requested a total of 71897", 64000),
+    (
+        "Requested token count exceeds the model's maximum context length of 64000 tokens. You requested a total of 71897",
+        64000,
+    ),
     ("Your input exceeds the context window of this model. Please adjust your input and try again.", None),
     ("Input of 150000 tokens exceeds the model's maximum context size of 128000 tokens", 128000),
     ("prompt is too long: 213462 tokens > 200000 maximum", 200000),
@@ -42,7 +50,10 @@ STATED = [
     ("Input is too long for requested model.", None),
     ("The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).", 1048575),
     ("Prompt contains 300000 tokens, too large for model with 131072 maximum context length", 131072),
-    ("Prompt contains 300000 tokens and 0 draft tokens, too large for model with 131072 maximum context length", 131072),
+    (
+        "Prompt contains 300000 tokens and 0 draft tokens, too large for model with 131072 maximum context length",
+        131072,
+    ),
     ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 131072),
     ("Please reduce the length of the messages or completion.", None),
     ("This endpoint's maximum context length is 131072 tokens. However, you requested about 135349 tokens", 131072),
@@ -51,8 +62,10 @@ STATED = [
     ("invalid params, context window exceeds limit (2013)", None),
     ("prompt token count of 145000 exceeds the limit of 128000", 128000),
     (
-        ("Trying to keep the first 5650 tokens when context the overflows. However, the model is loaded with context length of "
-        "only 4096 tokens, which is not enough."),
+        (
+            "Trying to keep the first 5650 tokens when context the overflows. However, the model is loaded with context length of "
+            "only 4096 tokens, which is not enough."
+        ),
         4096,
     ),
     ("Context size has been exceeded.", None),
@@ -63,12 +76,16 @@ STATED = [
     ("Request too long: 61234 input tokens over the limit of 32768", 32768),
     ("Context limit is 8192 tokens; prompt=8190 leaves 0 output tokens", 8192),
     (
-        ("litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - "
-        "This model's maximum context length is 128000 tokens."),
+        (
+            "litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - "
+            "This model's maximum context length is 128000 tokens."
+        ),
         128000,
     ),
     ("Error code: 400 - {'error': {'message': \"This model's maximum context length is 65536 tokens. However", 65536),
     ("API Error: 400 prompt is too long: 213462 tokens > 200000 maximum", 200000),
+    ("Prompt too long (request id: 20260606)", None),
+    ("上游请求失败：prompt is too long: 213462 tokens > 200000 maximum", 200000),
     ("400 Bad Request: This model's maximum context length is 65536 tokens.", 65536),
 ]
 LOOK_ALIKES = [
@@ -127,8 +144,20 @@ ENVELOPES = [
     lambda words: {"error": words},
     lambda words: {"detail": words},
     lambda words: {"detail": json.dumps({"error": {"message": words, "code": 400}})},
-    lambda words: {"error": {"message": "litellm.BadRequestError: OpenAIException - " + json.dumps({"error": {"message": words}}) + ". Received"}},
-    lambda words: {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.dumps({"error": {"message": words}})}}},
+    lambda words: {
+        "error": {
+            "message": "litellm.BadRequestError: OpenAIException - "
+            + json.dumps({"error": {"message": words}})
+            + ". Received"
+        }
+    },
+    lambda words: {
+        "error": {
+            "message": "Provider returned error",
+            "code": 400,
+            "metadata": {"raw": json.dumps({"error": {"message": words}})},
+        }
+    },
     lambda words: {"success": False, "data": {"code": "Bad_Request", "details": words}},
 ]
 
@@ -155,7 +184,11 @@ def test_an_overflow_is_read_in_a_frame() -> None:
 
 @pytest.mark.parametrize("tokens", ["8192", 8192, 8192.0])
 def test_a_structured_field_comes_before_the_text(tokens: object) -> None:
-    error = {"code": 400, "type": "exceed_context_size_error", "message": "request (9 tokens) exceeds the available context size (4096 tokens)"}
+    error = {
+        "code": 400,
+        "type": "exceed_context_size_error",
+        "message": "request (9 tokens) exceeds the available context size (4096 tokens)",
+    }
     body = json.dumps({"error": error | {"n_ctx": tokens, "n_prompt_tokens": 13392}}).encode()
     assert Recogniser().document(surface(Family.DASHSCOPE), Head(400), body, whole=True).window == 8192
 
@@ -167,7 +200,9 @@ def test_a_number_below_a_thousand_is_no_window() -> None:
 
 def test_words_in_an_answer_are_not_read() -> None:
     for words, _ in STATED:
-        body = json.dumps({"id": "m", "type": "message", "role": "assistant", "content": [{"type": "text", "text": words}]}).encode()
+        body = json.dumps(
+            {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "text", "text": words}]}
+        ).encode()
         assert Recogniser().document(surface(Family.ZAI), Head(200), body, whole=True).kind is Kind.ANSWER
 
 

@@ -29,6 +29,10 @@ CHALLENGES = {
     "punish-location": f'<html><script>location.href="{PUNISH}"</script></html>',
     "punish-refresh": f'<html><head><meta http-equiv="refresh" content="0;url={PUNISH}"></head></html>',
     "punish-frame": f'<html><body><iframe src="{PUNISH}"></iframe></body></html>',
+    "punish-script": '<html><script src="/_____tmd_____/page/feedback.js"></script></html>',
+    "punish-form": '<html><form action="/_____tmd_____/verify?x5secdata=xgTOKEN"></form></html>',
+    "interception": '<html><title>验证码拦截</title><script src="//g.alicdn.com/sd/punish/app.js"></script></html>',
+    "cookie-two-scripts": "<html><script>var arg1 = '4C8B0B4F';</script><script>reload('acw_sc__v2')</script></html>",
     "slider": '<html><body><div id="nocaptcha"></div><script src="//g.alicdn.com/AWSC/AWSC/awsc.js"></script></body></html>',
     "baxia": '<html><script src="https://g.alicdn.com/sd/baxia-entry/baxiaCommon.js"></script><script>window.x5sec={}; punish()</script></html>',
     "slider-words": "<html><title>Access Verification</title><body>Please slide to verify that you're not a robot TraceID: 0a1b</body></html>",
@@ -37,7 +41,7 @@ CHALLENGES = {
 }
 BLOCK = (
     "<!doctypehtml><html><head><title>405</title></head><body><div>Sorry, your request has been blocked as it may cause potential "
-    "threats to the server's security.</div><textarea style=\"display:none\">{\"traceid\":\"T\"}</textarea></body></html>"
+    'threats to the server\'s security.</div><textarea style="display:none">{"traceid":"T"}</textarea></body></html>'
 )
 PROSE = "This page explains how a web application firewall answers a client. " * 12
 DOCUMENTS = {
@@ -47,7 +51,9 @@ DOCUMENTS = {
     "in-code-cookie": "<html><body><code>&lt;script&gt;var arg1='4C8B';acw_sc__v2</code></body></html>",
     "in-comment": f"<html><!-- {META} --><body>Maintenance</body></html>",
     "in-data": '<html><script type="application/json">{"x":"_____tmd_____/punish?x5secdata=1","action":"captcha","location":1}</script></html>',
-    "in-state": "<html><body>" + PROSE + '<script>window.__STATE__={"text":"<meta name=\\"aliyun_waf_aa\\"> location _____tmd_____/punish"}</script></body></html>',
+    "in-state": "<html><body>"
+    + PROSE
+    + '<script>window.__STATE__={"text":"<meta name=\\"aliyun_waf_aa\\"> location _____tmd_____/punish"}</script></body></html>',
     "long-article": f"<html><head><title>Verification</title></head><body>{PROSE}<div id='captcha-element'></div><script>_waf_is_mobile</script></body></html>",
     "title-alone": "<html><head><title>Verification</title></head><body>Verify your email address.</body></html>",
     "block-words": "<html><body>The page says: Sorry, your request has been blocked as it may cause potential threats to the server's security.</body></html>",
@@ -60,7 +66,14 @@ DOCUMENTS = {
 }
 
 
-def found(page: str, status: int = 200, kind: str = "text/html; charset=utf-8", *, role: Role = Role.GENERATION, whole: bool = True) -> Finding:
+def found(
+    page: str,
+    status: int = 200,
+    kind: str = "text/html; charset=utf-8",
+    *,
+    role: Role = Role.GENERATION,
+    whole: bool = True,
+) -> Finding:
     head = Head(status, (("content-type", kind), ("server", "nginx")))
     return Recogniser().document(surface(Family.QWEN_WEB, Wire.QWEN_WEB, role), head, page.encode(), whole=whole)
 
@@ -84,6 +97,10 @@ def test_pages_are_known_on_every_upstream(family: Family) -> None:
 def test_the_block_page_is_known_by_status_and_signature() -> None:
     assert found(BLOCK, 405).kind is Kind.CHALLENGE
     assert found(BLOCK, 200).kind is Kind.CHALLENGE
+    assert found(BLOCK.replace("server's", "server&#39;s"), 405).kind is Kind.CHALLENGE
+    chinese = "<html><body>很抱歉，由于您访问的URL有可能对网站造成安全威胁，您的访问被阻断。</body></html>"
+    assert found(chinese, 405).kind is Kind.CHALLENGE
+    assert found("<html><title>405 Not Allowed</title><hr>Powered by Tengine</html>", 405).kind is Kind.CALLER_ERROR
     assert found(BLOCK.replace("<title>405</title>", ""), 200).kind is Kind.NOTHING
 
 
@@ -110,15 +127,38 @@ def test_a_page_cut_behind_its_markers_is_still_the_challenge() -> None:
     page = CHALLENGES["punish-config"]
     cut = page[: page.index("x5secdata") + 14]
     assert found(cut, whole=False).kind is Kind.CHALLENGE
-    assert found(page[: page.index("_____tmd_____")], whole=False).kind is Kind.NOTHING
+    assert found(page[: page.index("<script")], whole=False).kind is Kind.NOTHING
 
 
 def test_every_row_has_an_example() -> None:
-    names = {row.name for page in (*CHALLENGES.values(), BLOCK) for row in pages.ROWS if row.holds(pages.read(page), Head(405))}
+    names = {
+        row.name
+        for page in (*CHALLENGES.values(), BLOCK)
+        for row in pages.ROWS
+        if row.holds(pages.read(page), Head(405))
+    }
     assert names == {row.name for row in pages.ROWS}
 
 
-PIECES = ["<", ">", "<!--", "-->", "<script", "</script", "<pre>", "<title>", "<meta name=", "aliyun_waf_", '"', "'", " ", "x", "=", "</", "é"]
+PIECES = [
+    "<",
+    ">",
+    "<!--",
+    "-->",
+    "<script",
+    "</script",
+    "<pre>",
+    "<title>",
+    "<meta name=",
+    "aliyun_waf_",
+    '"',
+    "'",
+    " ",
+    "x",
+    "=",
+    "</",
+    "é",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60))

@@ -27,13 +27,25 @@ def found(rule: SignatureRow, status: int, body: object, family: Family = Family
 def test_a_made_up_code_is_one_row() -> None:
     rule = row(field="error.code", equals="7777", wait=9)
     finding = found(rule, 400, {"error": {"code": 7777, "message": "x"}})
-    assert (finding.kind, finding.row, finding.code, finding.wait, finding.transient) == (Kind.OVERLOAD, "signature:mine", "7777", 9, True)
+    assert (finding.kind, finding.row, finding.code, finding.wait, finding.transient) == (
+        Kind.OVERLOAD,
+        "signature:mine",
+        "7777",
+        9,
+        True,
+    )
     assert found(rule, 400, {"error": {"code": 7778, "message": "x"}}).kind is Kind.CALLER_ERROR
 
 
 def test_it_is_asked_before_the_built_in_tables() -> None:
-    assert found(row(field="error.code", equals="1113", finding="rate_limit"), 429, {"error": {"code": "1113"}}).kind is Kind.RATE_LIMIT
-    assert found(row(field="code", equals="3007", finding="caller_error"), 400, {"code": 3007}, Family.ZCODE).kind is Kind.CALLER_ERROR
+    assert (
+        found(row(field="error.code", equals="1113", finding="rate_limit"), 429, {"error": {"code": "1113"}}).kind
+        is Kind.RATE_LIMIT
+    )
+    assert (
+        found(row(field="code", equals="3007", finding="caller_error"), 400, {"code": 3007}, Family.ZCODE).kind
+        is Kind.CALLER_ERROR
+    )
 
 
 @pytest.mark.parametrize("name", ["busy", "captcha", "blocked"])
@@ -75,7 +87,12 @@ def test_the_upstreams_own_wait_comes_first() -> None:
 
 def test_a_field_that_a_model_writes_never_matches() -> None:
     for path in ("choices.0.message.content", "content.0.text", "output", "delta.partial_json", "data.delta_content"):
-        body = {"choices": [{"message": {"content": "x"}}], "content": [{"text": "x"}], "output": "x", "data": {"delta_content": "x"}}
+        body = {
+            "choices": [{"message": {"content": "x"}}],
+            "content": [{"text": "x"}],
+            "output": "x",
+            "data": {"delta_content": "x"},
+        }
         assert found(row(field=path, equals="x"), 200, body).kind is Kind.ANSWER
     assert found(row(begins="x"), 200, {"choices": [{"message": {"content": "x"}}]}).kind is Kind.ANSWER
 

@@ -46,7 +46,9 @@ def test_a_wait_in_words(words: str, seconds: float | None) -> None:
         ({}, None),
     ],
 )
-def test_a_wait_in_the_header_is_seconds_or_a_date_after_the_answers_own(headers: dict[str, str], seconds: float | None) -> None:
+def test_a_wait_in_the_header_is_seconds_or_a_date_after_the_answers_own(
+    headers: dict[str, str], seconds: float | None
+) -> None:
     assert waits.in_header(Head(429, tuple(headers.items()))) == seconds
 
 
@@ -78,7 +80,12 @@ def test_a_reset_time_stays_as_the_upstream_wrote_it(words: str, reset: str | No
     assert waits.in_words(words) is None
 
 
-@given(st.dictionaries(st.sampled_from(waits.KEYS), st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20))))
+@given(
+    st.dictionaries(
+        st.sampled_from(waits.KEYS),
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20)),
+    )
+)
 def test_odd_waits_neither_raise_nor_count(body: dict[str, object]) -> None:
     seconds, source = waits.wait_of(Head(429), (body,), "")
     assert (seconds is None) == (source is None)

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from policies.calls import Family
+from policies.findings import Finding, Kind
+from policies.wire.frames import parse
+from policies.wire.head import Head
+from policies.wire.recognise import Recogniser
+from tests.policies.wire.envelope_forms import FORMS, dump
+from tests.policies.wire.replies import surface
+
+MTOP = {
+    "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],
+    "data": {"url": "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=xg"},
+}
+RECOGNISER = Recogniser()
+
+
+def document(
+    body: object, status: int = 200, family: Family = Family.ZAI, headers: tuple[tuple[str, str], ...] = (), **more: Any
+) -> Finding:
+    data = body if isinstance(body, bytes) else dump(body)
+    return RECOGNISER.document(
+        more.pop("where", surface(family)), Head(status, headers), data, whole=more.pop("whole", True)
+    )
+
+
+def frame(raw: str, status: int = 200, family: Family = Family.ZAI) -> Finding | None:
+    return RECOGNISER.frame(surface(family), Head(status), parse(raw.encode()))
+
+
+# -- frames
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        ": keep-alive\n\n",
+        "\n\n",
+        'event: ping\ndata: {"type": "ping"}\n\n',
+        "event: ping\ndata: {}\n\n",
+        "data: [DONE]\n\n",
+        "data: {}\n\n",
+        'event: message_start\ndata: {"type":"message_start","message":{"content":[],"error":null}}\n\n',
+        'data: {"type":"response.created","response":{"status":"in_progress","error":null}}\n\n',
+        'data: {"type":"response.in_progress","response":{"error":null}}\n\n',
+        'data: {"response.created":{"chat_id":"C","parent_id":"P","response_id":"R"}} \n\n',
+        'data: {"response.info":{"action":"keep_alive","chat_id":"C","timestamp":1}}\n\n',
+        'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n',
+        'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":null}}],"error":null}\n\n',
+        'data: {"choices":[{"delta":{"role":"assistant","content":"","phase":"think","status":"typing"}}]}\n\n',
+        'data: {"choices":[],"usage":{"prompt_tokens":1}}\n\n',
+        "retry: 1000\n\n",
+    ],
+)
+@pytest.mark.parametrize("family", Family)
+def test_preamble_is_no_answer_yet(raw: str, family: Family) -> None:
+    assert frame(raw, 200, family) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        'data: {"choices":[{"index":0,"delta":{"content":"H"}}]}\n\n',
+        'data: {"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0}]}}]}\n\n',
+        'data: {"choices":[{"delta":{"content":"","phase":"thinking_summary","extra":{"summary_title":{"content":["x"]}},"status":"typing"}}]}\n\n',
+        'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+        'event: content_block_start\ndata: {"type":"content_block_start","index":0}\n\n',
+        'data: {"type":"response.output_item.added","item":{}}\n\n',
+        'id:1\nevent:result\n:HTTP_STATUS/200\ndata:{"output":{"text":"","finish_reason":"null"},"request_id":"r"}\n\n',
+        'data: {"type":"chat:completion","data":{"delta_content":"x","phase":"answer"}}\n\n',
+        "data: hello\n\n",
+        "data: {broken\n\n",
+        "data: [1]\n\n",
+        'data: {"unknown":1}\n\n',
+    ],
+)
+@pytest.mark.parametrize("family", Family)
+def test_anything_else_that_is_no_refusal_is_an_answer(raw: str, family: Family) -> None:
+    finding = frame(raw, 200, family)
+    assert finding is not None
+    assert finding.kind is Kind.ANSWER
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("sensitive", Kind.FILTER),
+        ("network_error", Kind.UPSTREAM_ERROR),
+        ("model_context_window_exceeded", Kind.OVERFLOW),
+    ],
+)
+def test_a_finish_reason_ends_an_answer(reason: str, kind: Kind) -> None:
+    for raw in (
+        f'data: {{"choices":[{{"index":0,"delta":{{"content":""}},"finish_reason":"{reason}"}}]}}\n\n',
+        f'event: message_delta\ndata: {{"type":"message_delta","delta":{{"stop_reason": "{reason}"}},"usage":{{}}}}\n\n',
+        f'data: {{"output":{{"choices":[{{"finish_reason":"{reason}","message":{{"content":""}}}}]}}}}\n\n',
+    ):
+        finding = frame(raw)
+        assert finding is not None
+        assert (finding.kind, finding.ends_answer, finding.window, finding.transient) == (kind, True, None, False)
+        assert RECOGNISER.suspicious(surface(Family.ZAI), raw.encode())
+    whole = document(
+        {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "x"}], "stop_reason": reason}
+    )
+    assert (whole.kind, whole.ends_answer) == (kind, True)
+
+
+def test_the_status_of_a_native_stream_stands_in_a_comment() -> None:
+    for status in (429, 400, 500, 503):
+        finding = frame(
+            f'id:1\nevent:error\n:HTTP_STATUS/{status}\ndata:{{"code":"Odd","message":"x","request_id":"r"}}\n\n',
+            family=Family.DASHSCOPE,
+        )
+        assert finding is not None
+        assert finding.status == status
+    alone = frame("id:1\nevent:error\n:HTTP_STATUS/500\n\n", family=Family.DASHSCOPE)
+    assert alone is not None
+    assert (alone.kind, alone.status) == (Kind.UPSTREAM_ERROR, 500)
+    known = frame(
+        'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Arrearage","message":"x"}\n\n', 400, Family.DASHSCOPE
+    )
+    assert known is not None
+    assert (known.kind, known.status) == (Kind.ACCOUNT, None)
+
+
+def test_a_bare_document_in_a_stream_is_read() -> None:
+    finding = frame(dump(MTOP).decode() + "\n\n")
+    assert finding is not None
+    assert finding.kind is Kind.CHALLENGE
+
+
+def test_every_refusal_that_a_frame_may_hold_makes_its_bytes_suspicious() -> None:
+    for family, forms in FORMS.items():
+        for form in forms.values():
+            body = form("1302", "x")
+            raw = body if body.startswith((b"data", b"event", b"id")) else b"data: " + body + b"\n\n"
+            assert RECOGNISER.suspicious(surface(family), raw), raw
