@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from policies.calls import Call, Role, Wire
 from policies.settings import SideRequestSettings
-from policies.wire import estimate, parts
+from policies.wire import estimate, media
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def check(call: Call, settings: SideRequestSettings, window: int | None) -> Over
         return None
     fillable = effective_window(call, window)
     limit = math.ceil(settings.margin * fillable)
-    if len(call.body) < limit and not parts.may_hold(call.body):
+    if len(call.body) < limit and not media.may_hold(call.body):
         return None  # a token is a byte at least
     tokens = estimate.tokens(call.body, call.surface.wire, settings.weights)
     if tokens < limit:

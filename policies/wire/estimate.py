@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from policies.settings import EstimateWeights
-from policies.wire import byte_prices, parts
+from policies.wire import byte_prices, media
 
 if TYPE_CHECKING:
     from policies.calls import Wire
@@ -111,7 +111,7 @@ def _collect(document: dict[str, Any], web: bool, texts: list[str]) -> int:
                 texts.append(text)
                 continue
             apart += MESSAGE if "role" in value else 0
-            price = parts.price(value)
+            price = media.price(value)
             if price is None:
                 _open(value, web and "role" in value, texts, todo)
             else:

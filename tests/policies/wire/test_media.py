@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.wire import parts
+from policies.wire import media
 
 
 def png(width: int, height: int) -> bytes:
@@ -55,8 +55,8 @@ PICTURES = {
 
 @pytest.mark.parametrize("data", PICTURES.values(), ids=PICTURES)
 def test_the_pixel_size_is_read_from_the_header(data: bytes) -> None:
-    assert parts.pixels(encoded(data)) == (560, 280)
-    assert parts.pixels("data:image/x;base64," + encoded(data)) == (560, 280)
+    assert media.pixels(encoded(data)) == (560, 280)
+    assert media.pixels("data:image/x;base64," + encoded(data)) == (560, 280)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_pixel_size_is_read_from_the_header(data: bytes) -> None:
     ],
 )
 def test_what_has_no_header_has_no_size(text: str) -> None:
-    assert parts.pixels(text) is None
+    assert media.pixels(text) is None
 
 
 def carriers(data: str, media: str = "image/png") -> list[dict[str, Any]]:
@@ -91,12 +91,12 @@ def carriers(data: str, media: str = "image/png") -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("part", carriers(encoded(png(560, 280))), ids=str)
 def test_an_image_costs_its_patches_on_every_wire(part: dict[str, Any]) -> None:
-    assert parts.price(part) == 20 * 10 + 2
+    assert media.price(part) == 20 * 10 + 2
 
 
 def test_a_large_image_is_capped_and_a_tiny_one_costs_little() -> None:
-    large, tiny = (parts.price(carriers(encoded(png(*size)))[0]) for size in ((8000, 8000), (1, 1)))
-    assert large == parts.IMAGE_MOST + 2
+    large, tiny = (media.price(carriers(encoded(png(*size)))[0]) for size in ((8000, 8000), (1, 1)))
+    assert large == media.IMAGE_MOST + 2
     assert tiny == 6
 
 
@@ -113,7 +113,7 @@ def test_a_large_image_is_capped_and_a_tiny_one_costs_little() -> None:
     ],
 )
 def test_an_image_that_cannot_be_measured_costs_a_flat_price(part: dict[str, Any]) -> None:
-    assert parts.price(part) == parts.IMAGE_FLAT
+    assert media.price(part) == media.IMAGE_FLAT
 
 
 @pytest.mark.parametrize(
@@ -128,43 +128,43 @@ def test_an_image_that_cannot_be_measured_costs_a_flat_price(part: dict[str, Any
     ],
 )
 def test_a_document_costs_by_its_bytes(carry: Any) -> None:
-    prices = [parts.price(carry(encoded(bytes(size)))) for size in (3, 400_000, 800_000)]
-    assert prices[0] == parts.DOCUMENT_LEAST
+    prices = [media.price(carry(encoded(bytes(size)))) for size in (3, 400_000, 800_000)]
+    assert prices[0] == media.DOCUMENT_LEAST
     assert prices[1] == pytest.approx(10_000, rel=0.01)
     assert prices[2] == pytest.approx(20_000, rel=0.01)
 
 
 def test_a_remote_document_costs_a_flat_price_and_one_of_words_is_text() -> None:
     assert (
-        parts.price({"type": "document", "source": {"type": "url", "url": "https://a.example"}}) == parts.DOCUMENT_FLAT
+        media.price({"type": "document", "source": {"type": "url", "url": "https://a.example"}}) == media.DOCUMENT_FLAT
     )
-    assert parts.price({"type": "input_file", "file_id": "f"}) == parts.DOCUMENT_FLAT
-    assert parts.price({"type": "input_file", "file_url": "https://a.example"}) == parts.DOCUMENT_FLAT
-    assert parts.price({"type": "document", "source": {"type": "text", "data": "words"}}) is None
-    assert parts.price({"type": "document", "source": {"type": "content", "content": []}}) is None
+    assert media.price({"type": "input_file", "file_id": "f"}) == media.DOCUMENT_FLAT
+    assert media.price({"type": "input_file", "file_url": "https://a.example"}) == media.DOCUMENT_FLAT
+    assert media.price({"type": "document", "source": {"type": "text", "data": "words"}}) is None
+    assert media.price({"type": "document", "source": {"type": "content", "content": []}}) is None
 
 
 def test_a_text_file_costs_as_text_and_a_picture_in_a_file_as_a_picture() -> None:
     def file(media: str, data: bytes) -> dict[str, Any]:
         return {"type": "file", "file": {"file_data": f"data:{media};base64,{encoded(data)}"}}
 
-    assert parts.price(file("text/csv", bytes(4000))) == pytest.approx(1000, abs=2)
-    assert parts.price(file("image/png", png(560, 280))) == 202
+    assert media.price(file("text/csv", bytes(4000))) == pytest.approx(1000, abs=2)
+    assert media.price(file("image/png", png(560, 280))) == 202
 
 
 def test_a_recording_costs_by_its_bytes_and_form() -> None:
     def audio(form: str) -> int | None:
-        return parts.price({"type": "input_audio", "input_audio": {"data": encoded(bytes(640_000)), "format": form}})
+        return media.price({"type": "input_audio", "input_audio": {"data": encoded(bytes(640_000)), "format": form}})
 
     assert audio("wav") == pytest.approx(500, abs=1)
     assert audio("mp3") == pytest.approx(1000, abs=1)
-    assert parts.price({"type": "audio_url", "audio_url": {"url": "https://a.example"}}) == parts.AUDIO_FLAT
-    assert parts.price({"audio": "https://a.example"}) == parts.AUDIO_FLAT
+    assert media.price({"type": "audio_url", "audio_url": {"url": "https://a.example"}}) == media.AUDIO_FLAT
+    assert media.price({"audio": "https://a.example"}) == media.AUDIO_FLAT
 
 
 def test_a_video_costs_by_its_frames_or_flat() -> None:
-    assert parts.price({"type": "video", "video": ["https://a.example/1"] * 4}) == 4 * parts.IMAGE_FLAT
-    assert parts.price({"type": "video_url", "video_url": {"url": "https://a.example"}}) == parts.VIDEO_FLAT
+    assert media.price({"type": "video", "video": ["https://a.example/1"] * 4}) == 4 * media.IMAGE_FLAT
+    assert media.price({"type": "video_url", "video_url": {"url": "https://a.example"}}) == media.VIDEO_FLAT
 
 
 @pytest.mark.parametrize(
@@ -182,16 +182,16 @@ def test_a_video_costs_by_its_frames_or_flat() -> None:
     ],
 )
 def test_everything_else_is_text(part: dict[str, Any]) -> None:
-    assert parts.price(part) is None
+    assert media.price(part) is None
 
 
 def test_a_row_says_where_it_comes_from() -> None:
-    assert all(form.source for forms in parts.FORMS.values() for form in forms)
+    assert all(form.source for forms in media.FORMS.values() for form in forms)
 
 
 def test_a_body_that_may_hold_one_is_told_by_its_bytes() -> None:
-    assert not parts.may_hold(b'{"messages":[{"role":"user","content":"hi"}]}')
-    assert parts.may_hold(b'{"content":[{"type":"image_url"}]}')
+    assert not media.may_hold(b'{"messages":[{"role":"user","content":"hi"}]}')
+    assert media.may_hold(b'{"content":[{"type":"image_url"}]}')
 
 
 VALUES = st.recursive(
@@ -206,13 +206,13 @@ VALUES = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from([*parts.FORMS, "x"]),
+    st.sampled_from([*media.FORMS, "x"]),
     st.dictionaries(st.sampled_from(["source", "image_url", "file", "data", "video"]), VALUES),
 )
 def test_any_part_is_priced_or_text(kind: str, part: dict[str, Any]) -> None:
-    price = parts.price({"type": kind, **part})
+    price = media.price({"type": kind, **part})
     assert price is None or price >= 0
-    parts.price(part)
+    media.price(part)
 
 
 @settings(max_examples=100, deadline=None)
@@ -220,4 +220,4 @@ def test_any_part_is_priced_or_text(kind: str, part: dict[str, Any]) -> None:
     st.binary(max_size=80), st.sampled_from([b"", b"\xff\xd8\xff", b"RIFF0000WEBP", b"GIF89a", b"\x89PNG\r\n\x1a\n"])
 )
 def test_any_header_is_read_without_an_exception(data: bytes, start: bytes) -> None:
-    parts.pixels(encoded(start + data))
+    media.pixels(encoded(start + data))
