@@ -18,7 +18,7 @@ EXCERPT_AT_MOST = 4096
 """Characters of the replaced body that are shown; the flow keeps fewer."""
 VALUE_AT_MOST = 600
 """Characters of one line."""
-FOLD_AT = 100
+FOLD_AT = 80
 LINES_AT_MOST = 20_000
 NOTHING = "Breakwater did not decide anything about this flow."
 

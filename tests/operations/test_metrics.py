@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from operations.metrics import SERIES, render
+from operations.metrics import SERIES, Series, render
 from operations.status import Counters, RefusalRow, Status, UpstreamRow, WindowRow
 
 
@@ -117,3 +119,13 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
 
 def test_a_fresh_start_is_valid_text() -> None:
     assert value(Status(0.0, "1", "observe"), "breakwater_info", version="1", mode="observe") == 1
+
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.mark.parametrize("row", SERIES, ids=lambda row: row.name)
+def test_the_readme_has_each_series_with_its_type_labels_unit_and_meaning(row: Series) -> None:
+    labels = f"{{{', '.join(row.labels)}}}"
+    line = f"| `{row.name}`{labels} | {row.type} | {row.unit or '–'} | {row.meaning} |"
+    assert " ".join(line.split()) in " ".join(README.read_text(encoding="utf-8").split())
