@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import secrets
 import time
 import weakref
@@ -171,7 +172,8 @@ class Desk:
             self.counters.sent(upstream)
             self._log(flow, ex)
             return
-        self.counters.held(upstream, time.monotonic() - ex.headers_at)
+        ex.held = time.monotonic() - ex.headers_at
+        self.counters.held(upstream, ex.held)
         if isinstance(decision, Replace):
             self.counters.replaced(upstream, decision.answer.reason)
             self._decided(flow, ex, decision.answer.status)
@@ -265,11 +267,17 @@ class Desk:
     def _restore(self, state: Mapping[str, Any]) -> None:
         now, wall = time.monotonic(), time.time()
         if state_file.clock_went_back(state, wall):
-            wall = state.get("saved_at", wall) if isinstance(state.get("saved_at"), int | float) else wall
+            wall = _saved_at(state, wall)
         self.memory.breakers.load(_rows(state, "breakers"), wall, now)
         self.memory.refusals.load(_rows(state, "refusals"), wall, now)
         for complaint in self.memory.windows.load(_rows(state, "windows"), wall):
             logger.warning("Breakwater: state file: %s", complaint)
+
+
+def _saved_at(state: Mapping[str, Any], wall: float) -> float:
+    """Where the clock went back, no time has passed since the state was saved."""
+    saved_at = state.get("saved_at")
+    return saved_at if isinstance(saved_at, float) and math.isfinite(saved_at) else wall
 
 
 def _rows(state: Mapping[str, Any], name: str) -> list[Any]:

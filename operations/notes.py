@@ -42,6 +42,7 @@ def _facts(ex: Exchange) -> dict[str, Any]:
         "attempts": 0 if ex.refused_here else ex.sends,
         "waits": [float(wait) for wait in ex.waits],
         "told": ex.told,
+        "hold_seconds": None if ex.held is None else round(ex.held, 3),
     }
     if finding is not None:
         excerpt = finding.excerpt.decode("utf8", "replace")

@@ -31,6 +31,8 @@ class Exchange:
     refused_here: bool = False
     head: Head | None = None
     headers_at: float = 0.0
+    held: float | None = None
+    """Seconds that the headers waited, once they are out."""
     preamble_at: float | None = None
     reader: Reader | None = None
     finding: Finding | None = None

@@ -127,6 +127,8 @@ def _aside(memory: Memory, ex: Exchange, finding: Finding) -> Decision:
 def _let_through(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Commit:
     if finding.kind is Kind.ANSWER or finding.ends_answer:
         ledger.answered(memory, ex, now)
+        if ex.first is not None:
+            ex.comment = f"{_described(ex.first).capitalize()} was sent again in place and answered{_tries(ex)}."
     else:
         ledger.ended(memory, ex, now)
     return _commit(ex)
