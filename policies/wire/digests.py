@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,6 +34,10 @@ class _Asked(msgspec.Struct):
     prompt: Raw = Raw()
     tools: Raw = Raw()
     functions: Raw = Raw()
+    previous_response_id: Raw = Raw()
+    """Stands for the history on the responses wire."""
+    conversation: Raw = Raw()
+    """Likewise."""
 
 
 class _System(msgspec.Struct):
@@ -70,7 +75,6 @@ _HISTORY = msgspec.json.Decoder(_History)
 _NATIVE = msgspec.json.Decoder(_NativeInput)
 _ITEMS = msgspec.json.Decoder(list[Raw])
 _WEB_MESSAGES = msgspec.json.Decoder(list[_Message])
-_ROLES = msgspec.json.Decoder(list[_Role])
 _ROLE = msgspec.json.Decoder(_Role)
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -82,7 +86,16 @@ MARKERS = frozenset({
 })  # fmt: skip
 """Values of ``type`` in messages and their parts (Anthropic, OpenAI, responses wires)."""
 _TYPE = re.compile(rb'"type":\s*"([a-z_]+)"')
-_KEY_MARKERS = (("tool_call", b'"tool_calls"'), ("tool_result", b'"tool_call_id"'), ("file", b'"files":[{'))
+_KEY_MARKERS = (
+    ("tool_call", b'"tool_calls"', 1 << 25),
+    ("tool_result", b'"tool_call_id"', 1 << 20),
+    ("file", b'"files":[{', 1 << 18),
+)
+"""Kinds that are told by a key, and the largest body in bytes in which each is looked for: a web client's is small, and a
+``tool`` message of a large one shows in the roles."""
+_ROLE_FIRST = re.compile(rb'\{\s*"role"\s*:\s*"(\w+)"')
+DIGITS = 32
+"""Hex digits of a digest."""
 
 
 def asked(wire: Wire, body: bytes) -> str:
@@ -101,6 +114,7 @@ def asked(wire: Wire, body: bytes) -> str:
         return _hexdigest([body])
     pieces: list[Iterable[bytes | memoryview]] = [[memoryview(head.model)], _system(head.system)]
     pieces += [[memoryview(raw)] for raw in (head.instructions, head.input, head.prompt)]
+    pieces += [[memoryview(head.previous_response_id), b",", memoryview(head.conversation)]]
     pieces += [_messages(wire, head.messages), _uncached(head.tools), _uncached(head.functions)]
     return _hexdigest(part for piece in pieces for part in (*piece, _SEPARATOR))
 
@@ -125,35 +139,56 @@ def system_prompt(wire: Wire, body: bytes) -> str:
     return _hexdigest(part for item in leading for part in _message(wire, item))
 
 
-def prefix(wire: Wire, body: bytes, but: int = 2) -> str:
-    """Hex digest of all messages but the last ``but``, empty where there are no more than that.
+class History:
+    """The messages of one body, read once for what the evidence asks about them."""
 
-    ``prefix(wire, later)`` equals ``prefix(wire, earlier, 0)`` where a client only added an answer and a question.
-    """
-    try:
-        head = _HISTORY.decode(body)
-    except _UNREADABLE:
-        return ""
-    items = _items(wire, head.messages, head.input)
-    kept = items[: len(items) - but] if but else items
-    if not kept:
-        return ""
-    return _hexdigest(part for item in kept for part in (*_message(wire, item), _SEPARATOR))
+    def __init__(self, wire: Wire, body: bytes) -> None:
+        self._wire = wire
+        try:
+            head = _HISTORY.decode(body)
+        except _UNREADABLE:
+            head = _History()
+        self._items = _items(wire, head.messages, head.input)
+        self._hashed = hashlib.sha256()
+        self._count = 0
+
+    @cached_property
+    def roles(self) -> tuple[str, ...]:
+        """In the order of the messages; an item of the responses wire without a role gives its type."""
+        return tuple(_role(item) for item in self._items)
+
+    def prefix(self, but: int = 2) -> str:
+        """Hex digest of all messages but the last ``but``, empty where there are no more than that.
+
+        A later history's ``prefix(added)`` equals an earlier one's ``prefix(0)`` where a client only added messages.
+        Longer prefixes that are asked for after shorter ones go on where those ended.
+        """
+        wanted = len(self._items) - max(0, but)
+        if wanted <= 0:
+            return ""
+        if wanted < self._count:
+            self._hashed, self._count = hashlib.sha256(), 0
+        for item in self._items[self._count : wanted]:
+            for part in (*_message(self._wire, item), _SEPARATOR):
+                self._hashed.update(part)
+        self._count = wanted
+        return self._hashed.hexdigest()[:DIGITS]
+
+
+def prefix(wire: Wire, body: bytes, but: int = 2) -> str:
+    """``History.prefix`` of a body that is asked once."""
+    return History(wire, body).prefix(but)
 
 
 def roles(wire: Wire, body: bytes) -> tuple[str, ...]:
-    """Roles of the messages in their order; an item of the responses wire without a role gives its type."""
-    try:
-        head = _HISTORY.decode(body)
-    except _UNREADABLE:
-        return ()
-    return tuple(_role(item) for item in _items(wire, head.messages, head.input))
+    """``History.roles`` of a body that is asked once."""
+    return History(wire, body).roles
 
 
 def markers(body: bytes) -> frozenset[str]:
     """Kinds of content in a body, by their bytes: a text that quotes one is escaped and does not count."""
     found = {value.decode() for value in set(_TYPE.findall(body))} & MARKERS
-    return frozenset(found | {name for name, needle in _KEY_MARKERS if needle in body})
+    return frozenset(found | {name for name, needle, most in _KEY_MARKERS if len(body) <= most and needle in body})
 
 
 def _given(raw: Raw) -> bool:
@@ -164,7 +199,7 @@ def _hexdigest(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    return digest.hexdigest()[:32]
+    return digest.hexdigest()[:DIGITS]
 
 
 def _items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:
@@ -186,6 +221,9 @@ def _items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:
 
 
 def _role(item: Raw) -> str:
+    first = _ROLE_FIRST.match(item)
+    if first is not None:
+        return first[1].decode("ascii", "replace")
     try:
         read = _ROLE.decode(item)
     except _UNREADABLE:

@@ -20,6 +20,8 @@ _LONGEST_BUDGET = 15
 """Digits; a longer number is no output budget of any model."""
 _BLANKS = 4096
 """Bytes of an array that are looked at for a first item."""
+_LONGEST_NAME = 200
+"""Characters kept of a model's name."""
 _LONGEST_SESSION_ID = 200
 """Characters; a longer id is kept as its digest."""
 
@@ -179,7 +181,9 @@ def _fields(raw: Raw) -> dict[str, Raw]:
 
 
 def _model(raw: Raw) -> tuple[str, bool]:
-    model = _text(raw)
+    model = _text(raw)[:_LONGEST_NAME]
+    if not model.isprintable():  # it goes into logs and messages
+        model = "".join(character for character in model if character.isprintable())
     if model.lower().endswith(LONG_CONTEXT_SUFFIX):
         return model[: -len(LONG_CONTEXT_SUFFIX)].rstrip(), True
     return model, False

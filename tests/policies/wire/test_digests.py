@@ -115,6 +115,7 @@ def test_the_other_wires_ask_with_other_fields() -> None:
     responses = {"model": "m", "instructions": "x", "input": [{"role": "user", "content": "a"}]}
     assert digest(responses, Wire.RESPONSES) == digest(responses, Wire.RESPONSES, max_output_tokens=5, store=False)
     assert digest(responses, Wire.RESPONSES) != digest(responses, Wire.RESPONSES, instructions="y")
+    assert digest(responses, Wire.RESPONSES, previous_response_id="r") != digest(responses, Wire.RESPONSES)
     picture = {"model": "m", "prompt": "a cat", "size": "1024x1024"}
     assert digest(picture, Wire.IMAGES) != digest(picture, Wire.IMAGES, prompt="a dog")
     assert digest(picture, Wire.IMAGES) != digest(picture, Wire.IMAGES, size="512x512")
@@ -174,6 +175,16 @@ def test_a_history_that_only_grew_keeps_its_prefix() -> None:
     assert digests.prefix(Wire.ANTHROPIC, body(grown)) == earlier
     assert digests.prefix(Wire.ANTHROPIC, body(changed)) != earlier
     assert digests.prefix(Wire.ANTHROPIC, body(grown[:2])) == digests.prefix(Wire.ANTHROPIC, b"{") == ""
+
+
+def test_prefixes_of_one_history_are_the_same_in_any_order() -> None:
+    body = json.dumps(ASKED).encode()
+    history = digests.History(Wire.ANTHROPIC, body)
+    wanted = [digests.prefix(Wire.ANTHROPIC, body, but) for but in range(6)]
+    assert [history.prefix(but) for but in (2, 1, 0, 3, 0, 5, 2)] == [wanted[but] for but in (2, 1, 0, 3, 0, 5, 2)]
+    assert wanted[3:] == ["", "", ""]
+    assert len(set(wanted[:3])) == 3
+    assert history.prefix(-1) == wanted[0]
 
 
 def test_roles_are_read_from_messages_items_and_native_input() -> None:

@@ -172,6 +172,11 @@ def test_a_long_context_is_asked_for_by_header_or_suffix() -> None:
     assert not read({"model": "glm-5.2"}, {"anthropic-beta": "token-counting-2024"}).long_context
 
 
+def test_a_model_name_is_short_and_fit_for_a_log_line() -> None:
+    assert read({"model": "glm\n4.6\x1b[0m"}).model == "glm4.6[0m"
+    assert len(read({"model": "m" * 5_000}).model) == 200
+
+
 def test_dashscope_native_streams_by_header() -> None:
     assert read({"model": "m"}, {"X-DashScope-SSE": "enable"}, surface=NATIVE).stream
     assert read({"model": "m"}, {"Accept": "text/event-stream"}, surface=NATIVE).stream
