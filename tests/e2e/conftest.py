@@ -15,13 +15,19 @@ from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Place
 from tests.e2e.lab.upstream import Upstream
 
-FAMILIES = {"zai": ("z", 250), "qwen-web": ("q", 120), "zcode": ("c", 60), "dashscope": ("d", 60), "zai-web": ("w", 20)}
+FAMILIES = {
+    "zai": ("z", 800),
+    "qwen-web": ("q", 200),
+    "zcode": ("c", 150),
+    "dashscope": ("d", 100),
+    "zai-web": ("w", 40),
+}
 """Family to the prefix of its host names and how many there are; every test takes hosts of its own, so that tests
 share a proxy and not a breaker."""
 
 QUICK: dict[str, Any] = {
     "retry_after": {"challenge": 1, "overload": 1},
-    "breaker": {"open_seconds": 2},
+    "breaker": {"open_seconds": 1},
     "hold": {"seconds": 0.5, "silence_seconds": 3},
 }
 """Settings with short times for tests that live through them."""

@@ -100,7 +100,7 @@ def openai_message(text: str = "Hello") -> dict[str, Any]:
     return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "glm-5.2", "choices": [choice]}
 
 
-def asked(text: str = "hi", *, stream: bool = True, **more: object) -> bytes:
+def asked(text: str = "hi", /, *, stream: object = True, **more: object) -> bytes:
     """A main request: a budget and a tool, so that no rule takes it for a side request."""
     tool = {"name": "read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}}
     body = {"model": "glm-5.2", "max_tokens": 32000, "stream": stream, "tools": [tool]}
