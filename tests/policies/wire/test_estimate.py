@@ -169,6 +169,11 @@ def test_no_choice_of_weights_makes_more_text_count_less(weights: EstimateWeight
     assert byte_prices.text_tokens(one, weights) <= byte_prices.text_tokens(one + two, weights)
 
 
+def test_an_insertion_never_makes_a_text_cheaper_whatever_the_weights() -> None:
+    weights = EstimateWeights(hump=1.9, space=0.0, word_after_space=0.1)
+    assert byte_prices.text_tokens(b"aBcDeF", weights) <= byte_prices.text_tokens(b"a Bc De F", weights)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
