@@ -88,19 +88,22 @@ class HeldStream(proto.HttpStream):
         self._stores = bool(getattr(context.options, "store_streamed_bodies", False))  # mitmproxy 12
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if isinstance(event, events.Wakeup):
-            if event.command is self._timer:
-                self._timer = None
-                yield from self._woken()
-            return
         if isinstance(event, RESPONSE_EVENTS):
             if event.stream_id != self._attempt:
                 return  # late words of an upstream response that was given up
             event.stream_id = self.stream_id
-            if isinstance(event, proto.ResponseData):
+        if isinstance(event, proto.ResponseData):
+            if event.data:  # an empty frame of HTTP/2 says nothing, and would read as the end
                 yield from self.server_state(event)
-                return
-        yield from super()._handle_event(event)
+        elif isinstance(event, events.Wakeup):
+            if event.command is self._timer:
+                self._timer = None
+                yield from self._woken()
+        else:
+            yield from super()._handle_event(event)
+        if self.client_state == self.state_errored:  # mitmproxy keeps a stream that was killed or refused
+            yield from self._drop(self._attempt)
+            yield proto.DropStream(self.stream_id)
 
     def make_server_connection(self) -> layer.CommandGenerator[bool]:
         seconds = _pauses.pop(self.flow, 0.0)
@@ -124,11 +127,8 @@ class HeldStream(proto.HttpStream):
         if not (yield from super().make_server_connection()):
             return
         if (yield from self.check_killed(emit_error_hook=True)):
-            self._attempt = None
-            yield from self._drop(attempt)
             return
-        request = self.flow.request
-        content, server = request.raw_content, self.context.server
+        request, content, server = self.flow.request, self.flow.request.raw_content, self.context.server
         yield proto.SendHttp(proto.RequestHeaders(attempt, request, not (content or request.trailers)), server)
         if content:
             yield proto.SendHttp(proto.RequestData(attempt, content), server)
@@ -141,13 +141,18 @@ class HeldStream(proto.HttpStream):
         response = getattr(self.flow, "response", None)
         return response.stream if response and getattr(response.stream, "held", False) else None
 
+    @property
+    def _more_is_here(self) -> bool:
+        """More of this response came during a hook, and mostly the decision with it: no timer is worth its while."""
+        return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
+
     def start_response_stream(self) -> layer.CommandGenerator[None]:
         if self._hold is None:
             yield from super().start_response_stream()
             return
         self._kept = []
         self.server_state = self.state_hold_response
-        if not self._paused_event_queue:  # else the body is here already, and mostly the decision with it
+        if not self._more_is_here:
             yield from self._wake_in(self._hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -163,7 +168,7 @@ class HeldStream(proto.HttpStream):
         if isinstance(event, proto.ResponseData):
             self._kept.append(event.data)
             decision = hold.feed(event.data)
-            if decision is None and self._timer is None and not self._paused_event_queue:
+            if decision is None and self._timer is None and not self._more_is_here:
                 yield from self._wake_in(hold.pause())
             yield from self._obey(decision, whole=False)
         elif isinstance(event, proto.ResponseTrailers):
@@ -280,12 +285,7 @@ class HeldStream(proto.HttpStream):
     def _client_left(self, event: proto.RequestProtocolError) -> layer.CommandGenerator[None]:
         attempt, self._attempt = self._attempt, None
         if attempt is None and self.server_state == self.state_waiting:
-            self.flow.error = flow.Error(event.message)
-            yield proto.HttpErrorHook(self.flow)
-            self.client_state = self.server_state = self.state_errored
-            self.flow.live = False
-            yield proto.DropStream(self.stream_id)
-            return
+            self.client_state = self.state_uninitialized  # else mitmproxy tells an upstream that nobody has asked
         if attempt is not None:
             event.stream_id = attempt
         yield from super().handle_protocol_error(event)

@@ -1,0 +1,330 @@
+"""The layer that holds a response, driven in memory: every state meets every event, on HTTP/1.1 and HTTP/2 on either side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.layers import Clock, Layers, ScriptedHold, clock, killed, options_of
+
+__all__ = ["clock"]
+
+Build = Callable[..., Layers]
+SIDES = [(False, False), (False, True), (True, False), (True, True)]
+OPTIONS = options_of()
+
+
+@pytest.fixture(params=SIDES, ids=lambda sides: "-".join("h2" if h2 else "h1" for h2 in sides))
+def build(request: pytest.FixtureRequest, clock: Clock) -> Build:
+    client_h2, upstream_h2 = request.param
+    return lambda **more: Layers(
+        clock, client_h2=client_h2, upstream_h2=upstream_h2, **{"options": OPTIONS, **more}
+    )
+
+
+def begun(layers: Layers, *data: bytes) -> Layers:
+    """One request that the upstream has begun to answer."""
+    layers.request()
+    layers.answer_head()
+    for chunk in data:
+        layers.answer_data(chunk)
+    return layers
+
+
+def assert_over(layers: Layers) -> None:
+    """The client was answered or is gone, every flow was told its end once, and nothing of it is left."""
+    assert not layers.streams
+    assert all(not held.live for held in layers.flows)
+    ends = sum(layers.hooks.count(name) for name in ("response", "error"))
+    assert ends == len(layers.flows), layers.hooks
+
+
+def test_headers_wait_until_the_hold_has_decided(build: Build) -> None:
+    layers = begun(build(), b"x")
+    assert not layers.client_status
+    layers.answer_data(b"C")
+    assert (layers.client_status, layers.client_body) == (200, b"xC")
+    layers.answer_data(b"more")
+    layers.answer_end()
+    assert layers.client_body == b"xCmore"
+    assert layers.client_ended
+    assert_over(layers)
+
+
+def test_an_answer_of_our_own_takes_the_place_of_the_upstreams(build: Build) -> None:
+    layers = begun(build(), b"R")
+    assert (layers.client_status, layers.client_body) == (529, b"ours")
+    assert layers.client_ended
+    assert_over(layers)
+
+
+def test_a_request_is_sent_again_byte_for_byte_and_the_second_answer_counts(build: Build) -> None:
+    layers = begun(build(), b"A")
+    assert not layers.client_status
+    layers.pass_time(0.9)
+    assert len(layers.streams) == 1
+    layers.pass_time(0.2)
+    layers.answer_head()
+    layers.answer_data(b"C")
+    layers.answer_end()
+    assert (layers.client_status, layers.client_body) == (200, b"C")
+    assert_over(layers)
+
+
+def test_what_a_given_up_attempt_still_says_is_not_heard(build: Build) -> None:
+    layers = begun(build(), b"A")
+    layers.answer_data(b"C late")
+    layers.pass_time(1)
+    layers.answer_head()
+    layers.answer_data(b"C")
+    layers.answer_end()
+    assert layers.client_body == b"C"
+    assert_over(layers)
+
+
+def test_the_clock_of_a_hold_runs_on_after_a_late_wake_up(build: Build) -> None:
+    """A timer of the attempt before fires while the addon looks at the headers of the next one."""
+    layers = begun(build(slow=["responseheaders"], hold=lambda held: ScriptedHold(held, again=0.0)))
+    layers.finish_hooks()
+    layers.answer_data(b"A")  # with a timer of the hold still running
+    layers.pass_time(0)
+    layers.answer_head()
+    layers.pass_time(1.5)  # the old timer fires during the hook
+    layers.finish_hooks()
+    layers.pass_time(3)
+    assert layers.client_status == 200  # the hold's time was up
+
+
+def test_an_empty_data_frame_is_not_the_end_of_the_body(clock: Clock) -> None:
+    ends: list[bytes] = []
+
+    class Noted(ScriptedHold):
+        def __call__(self, data: bytes) -> list[bytes]:
+            ends.append(data)
+            return super().__call__(data)
+
+    layers = begun(Layers(clock, upstream_h2=True, options=OPTIONS, hold=Noted), b"C", b"", b"more")
+    assert b"" not in ends
+    layers.answer_end()
+    assert layers.client_body == b"Cmore"
+    assert_over(layers)
+
+
+@pytest.mark.parametrize("until", ["asked", "headers", "held", "committed", "waiting", "sent again", "second held"])
+def test_a_client_may_leave_at_any_moment(build: Build, until: str) -> None:
+    layers = build()
+    layers.request()
+    steps: dict[str, Callable[[], object]] = {
+        "headers": layers.answer_head,
+        "held": lambda: layers.answer_data(b"x"),
+        "committed": lambda: layers.answer_data(b"C"),
+    }
+    if until in ("waiting", "sent again", "second held"):
+        del steps["committed"]
+        steps["waiting"] = lambda: layers.answer_data(b"A")
+        steps["sent again"] = lambda: layers.pass_time(1)
+        steps["second held"] = layers.answer_head
+    for name, step in steps.items():
+        if until == "asked":
+            break
+        step()
+        if name == until:
+            break
+    layers.cancel()
+    assert_over(layers)
+    assert layers.hooks.count("error") == 1
+    layers.pass_time(200)
+    assert_over(layers)
+
+
+@pytest.mark.parametrize("until", ["request", "responseheaders", "response", "connect"])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_client_may_leave_while_a_hook_or_a_connection_is_waited_for(build: Build, until: str, *, again: bool) -> None:
+    layers = build()
+    if again:
+        begun(layers, b"A")
+    layers.slow = [until]
+    layers.connects = None if until == "connect" else True
+    if again:
+        layers.pass_time(1)
+    else:
+        layers.request()
+    if not layers.pending and not layers.opening and layers.upstreams:
+        layers.answer_head()
+        if not layers.pending:
+            layers.answer_data(b"R")
+    layers.cancel()
+    layers.finish_hooks()
+    layers.connected()
+    layers.pass_time(200)
+    for peer in layers.upstreams:
+        peer.leave()
+    layers.finish_hooks()
+    assert_over(layers)
+
+
+@pytest.mark.parametrize("until", ["asked", "headers", "held", "committed", "sent again", "second held"])
+def test_an_upstream_may_break_off_at_any_moment(build: Build, until: str) -> None:
+    layers = build()
+    layers.request()
+    if until != "asked":
+        layers.answer_head()
+    if until == "held":
+        layers.answer_data(b"x")
+    elif until == "committed":
+        layers.answer_data(b"C")
+    elif until in ("sent again", "second held"):
+        layers.answer_data(b"A")
+        layers.pass_time(1)
+        if until == "second held":
+            layers.answer_head()
+    layers.upstream.leave()
+    assert layers.client_ended
+    wanted = {"asked": 502, "committed": 200}
+    assert layers.client_status == wanted.get(until, 529)
+    assert_over(layers)
+
+
+@pytest.mark.parametrize("until", ["held", "waiting", "sent again"])
+def test_a_flow_that_is_killed_while_it_waits_leaves_nothing(build: Build, until: str) -> None:
+    layers = begun(build(), b"x" if until == "held" else b"A")
+    if until == "sent again":
+        layers.connects = None
+        layers.pass_time(1)
+        killed(layers.flows[0])
+        layers.connected()
+        if layers.upstream_h2:  # the connection is there already
+            layers.answer_head()
+    else:
+        killed(layers.flows[0])
+    layers.pass_time(1)
+    assert layers.client_ended
+    assert_over(layers)
+
+
+def test_a_send_that_is_paced_waits_without_a_connection(build: Build) -> None:
+    layers = build(paused=0.4)
+    layers.request()
+    assert not layers.upstreams
+    layers.pass_time(0.5)
+    begun_on = layers.upstream
+    layers.answer_head()
+    layers.answer_data(b"C")
+    layers.answer_end()
+    assert begun_on is layers.upstream
+    assert layers.client_body == b"C"
+    assert_over(layers)
+
+
+def test_a_re_send_that_cannot_connect_ends_in_the_refusal_before_it(clock: Clock) -> None:
+    layers = begun(Layers(clock, options=OPTIONS), b"A")
+    layers.connects = False
+    layers.pass_time(1)
+    assert (layers.client_status, layers.client_body) == (529, b"ours")
+    assert_over(layers)
+
+
+def test_an_error_frame_ends_a_running_stream_cleanly(build: Build) -> None:
+    layers = begun(build(), b"C", b"more", b"lastE")
+    assert layers.client_body == b"Cmorelast!error!"
+    assert layers.client_ended
+    assert_over(layers)
+
+
+def test_a_stream_that_has_to_be_cut_is_cut(build: Build) -> None:
+    layers = begun(build(), b"C", b"S")
+    assert layers.client_body == b"C"
+    assert layers.client_ended
+    assert_over(layers)
+
+
+def test_a_connection_serves_the_next_request_after_a_replaced_one(build: Build) -> None:
+    layers = begun(build(), b"R")
+    begun(layers, b"C")
+    layers.answer_end()
+    assert layers.client_ended
+    assert_over(layers)
+
+
+# -- any sequence of events --------------------------------------------------------------------------------------
+
+LETTERS = st.sampled_from([b"x", b"C", b"R", b"A", b"E", b"S", b"CE", b"xA", b""])
+STEPS = st.one_of(
+    st.sampled_from(
+        ["request", "head", "head+body", "end", "cancel", "leave", "hooks", "connect", "refuse", "kill", "reset", "goaway"]
+    ),
+    st.tuples(st.just("data"), LETTERS),
+    st.tuples(st.just("time"), st.sampled_from([0.0, 0.5, 1.0, 2.5])),
+)
+SLOW = st.lists(st.sampled_from(["request", "responseheaders", "response", "error"]), max_size=2, unique=True)
+
+
+def act(layers: Layers, step: Any) -> None:
+    name, argument = step if isinstance(step, tuple) else (step, None)
+    acts: dict[str, Callable[[], object]] = {
+        "time": lambda: layers.pass_time(argument),
+        "hooks": layers.finish_hooks,
+        "connect": layers.connected,
+        "refuse": lambda: layers.connected("refused"),
+        "cancel": layers.cancel,
+        "kill": lambda: killed(layers.flows[-1]),
+        "request": lambda: layers.request() if layers.client.open and (layers.client.h2 or layers.client_ended) else None,
+    }
+    if layers.upstreams:
+        acts |= {
+            "data": lambda: layers.answer_data(argument),
+            "head": layers.answer_head,
+            "head+body": lambda: [layers.answer_head(2), layers.answer_data(b"xC", length=True)],  # type: ignore[func-returns-value]
+            "end": layers.answer_end,
+            "leave": layers.upstream.leave,
+        }
+    if layers.upstreams and layers.upstream.h2:
+        acts["reset"] = lambda: layers.frames(lambda peer: peer.reset_stream(layers.asked(), 2))
+        acts["goaway"] = lambda: layers.frames(lambda peer: peer.close_connection())
+    if name in acts:
+        acts[name]()
+
+
+def let_end(layers: Layers) -> None:
+    """Every hook returns, every connection is made, every upstream goes away, and much time passes."""
+    layers.slow, layers.connects = [], True
+    for _ in range(6):
+        layers.finish_hooks()
+        layers.connected()
+        layers.pass_time(100)
+        for peer in layers.upstreams:
+            peer.leave()
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sides=st.sampled_from(SIDES),
+    steps=st.lists(STEPS, max_size=18),
+    slow=SLOW,
+    connects=st.sampled_from([True, True, None]),
+    paused=st.sampled_from([0.0, 0.0, 0.4]),
+    again=st.sampled_from([0.0, 1.0]),
+)
+def test_no_sequence_of_events_raises_hangs_or_leaves_anything(
+    clock: Clock, sides: tuple[bool, bool], steps: list[Any], slow: list[str], connects: bool | None, paused: float, again: float
+) -> None:
+    layers = Layers(
+        clock,
+        client_h2=sides[0],
+        upstream_h2=sides[1],
+        slow=slow,
+        options=OPTIONS,
+        paused=paused,
+        hold=lambda held: ScriptedHold(held, again=again),
+    )
+    layers.connects = connects
+    layers.request()
+    for step in steps:
+        act(layers, step)
+    let_end(layers)
+    assert_over(layers)
+    assert layers.client_ended or not layers.client.open
