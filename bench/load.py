@@ -6,6 +6,7 @@ import asyncio
 import json
 import statistics
 import time
+from collections.abc import Callable
 from typing import Self
 
 PATH = "/api/anthropic/v1/messages"
@@ -56,6 +57,12 @@ class Line:
         else:
             await self._reader.readuntil(b"\r\n0\r\n\r\n")
         return time.monotonic() - began, headed, int(head[9:12])
+
+    async def head(self, data: bytes, look: Callable[[], int]) -> int:
+        """Send, and look when the headers are there; the rest is not read."""
+        self._writer.write(data)
+        await self._reader.readuntil(b"\r\n\r\n")
+        return look()
 
 
 async def one_by_one(port: int, data: bytes, count: int, status: int = 200) -> list[float]:

@@ -60,6 +60,14 @@ class Pair:
             refused += await one_by_one(self.guarded.port, request("refused.test", "small", body()), count, status=529)
         return p50(forwarded), p50(refused)
 
+    async def held(self, count: int) -> int:
+        """Bytes of an undecided page that the upstream could send before its headers came to the client: the most."""
+        most = 0
+        for _ in range(count):
+            async with Line(self.guarded.port) as line:
+                most = max(most, await line.head(request("bench.test", "page", body()), lambda: Serving.page_bytes))
+        return most
+
     async def challenge(self, count: int) -> list[float]:
         """Seconds from the challenge frame leaving the upstream to the status line at the client."""
         delays = []

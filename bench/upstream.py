@@ -8,6 +8,10 @@ import time
 from typing import ClassVar
 
 CHUNKS = 60
+PACE_SECONDS = 0.005
+"""Between two frames of a paced stream; a model takes several times that."""
+PIECE_BYTES = 8192
+PIECES = 128
 
 _MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "glm-5.2", "stop_reason": "end_turn"}
 _SMALL = json.dumps({**_MESSAGE, "content": [{"type": "text", "text": "Hello"}], "usage": {"input_tokens": 9}}).encode()
@@ -35,15 +39,20 @@ _FRAMES = [_START, *(_delta(index) for index in range(CHUNKS - 2)), _frame({"typ
 _SSE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
+_PAGE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: %d\r\n\r\n" % (PIECE_BYTES * PIECES)
+
+
 def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class Serving(asyncio.Protocol):
-    """One connection. `/small` answers whole, `/sse` streams, `/challenge` sends its frame after a preamble."""
+    """One connection. By query: small (whole), sse (back to back), paced, challenge (after a preamble), page (a long one)."""
 
     challenged_at: ClassVar[float] = 0.0
     """When the newest challenge frame was written: monotonic seconds."""
+    page_bytes: ClassVar[int] = 0
+    """How much of the newest long page has been written."""
 
     def __init__(self) -> None:
         self._buffer = b""
@@ -80,21 +89,36 @@ class Serving(asyncio.Protocol):
         if self._path == b"sse":
             self._transport.write(_SSE_HEAD)
             self._next(0)
+        elif self._path == b"paced":
+            self._transport.write(_SSE_HEAD)
+            self._next(0, PACE_SECONDS)
+        elif self._path == b"page":
+            self._transport.write(_PAGE_HEAD)
+            Serving.page_bytes = 0
+            self._piece()
         elif self._path == b"challenge":
             self._transport.write(_SSE_HEAD + _chunk(_START))
             self._loop.call_later(0.01, self._challenge)
         else:
             self._transport.write(_whole(_SMALL))
 
-    def _next(self, index: int) -> None:
+    def _next(self, index: int, pause: float = 0.0) -> None:
         """Write one frame in each turn of the loop, so that frames arrive as chunks of their own."""
         if self._transport.is_closing():
             return
         if index < len(_FRAMES):
             self._transport.write(_chunk(_FRAMES[index]))
-            self._loop.call_soon(self._next, index + 1)
+            self._loop.call_later(pause, self._next, index + 1, pause)
         else:
             self._transport.write(b"0\r\n\r\n")
+
+    def _piece(self) -> None:
+        """A page that no rule can decide over, slowly enough for the proxy to have read each piece before the next."""
+        if self._transport.is_closing() or Serving.page_bytes >= PIECE_BYTES * PIECES:
+            return
+        Serving.page_bytes += PIECE_BYTES
+        self._transport.write(b" " * PIECE_BYTES)
+        self._loop.call_later(PACE_SECONDS, self._piece)
 
     def _challenge(self) -> None:
         Serving.challenged_at = time.monotonic()
