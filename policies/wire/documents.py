@@ -14,8 +14,12 @@ BOM = b"\xef\xbb\xbf"
 UNREADABLE = object()
 """What :func:`parse` gives for bytes that are no JSON; None is a JSON value."""
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(")?|[{}\[\],]', re.DOTALL)
+"""A string that is not closed reaches to the end of the text, so that no start is tried twice."""
 _CLOSER = {"{": "}", "[": "]"}
+_BRACKETS = frozenset(_CLOSER.values())
+DEEPEST = 200
+"""Brackets within brackets in a document that was cut; no envelope goes deeper."""
 
 
 def parse(data: bytes) -> object:
@@ -50,25 +54,42 @@ def leading(text: str) -> object:
 def begun(data: bytes) -> object:
     """What is certain of a JSON document that was cut: all up to its last complete member or element."""
     text = data.removeprefix(BOM).decode("utf-8", "replace")
+    end = _complete(text)
+    if not end:
+        return UNREADABLE
     open_brackets: list[str] = []
-    complete, closers = 0, ""
+    for token in _TOKEN.finditer(text, 0, end):
+        mark = token.group()
+        if mark in _CLOSER:
+            open_brackets.append(_CLOSER[mark])
+        elif mark in _BRACKETS:
+            open_brackets.pop()
+    return parse_text(text[:end] + "".join(reversed(open_brackets)))
+
+
+def _complete(text: str) -> int:
+    """Where the last complete member or element ends; 0 where there is none, or the text is no JSON."""
+    open_brackets: list[str] = []
+    end = 0
     for token in _TOKEN.finditer(text):
         mark = token.group()
         if mark in _CLOSER:
             open_brackets.append(_CLOSER[mark])
-        elif mark in "}]":
+            if len(open_brackets) > DEEPEST:
+                return 0
+        elif mark in _BRACKETS:
             if not open_brackets or open_brackets.pop() != mark:
-                return UNREADABLE
-            complete, closers = token.end(), "".join(reversed(open_brackets))
+                return 0
+            end = token.end()
         elif mark == ",":
-            complete, closers = token.start(), "".join(reversed(open_brackets))
-        elif open_brackets and (
-            open_brackets[-1] == "]" or text[max(0, token.start() - 2) : token.start()].rstrip().endswith(":")
+            end = token.start()
+        elif (
+            token[1]
+            and open_brackets
+            and (open_brackets[-1] == "]" or text[max(0, token.start() - 2) : token.start()].rstrip().endswith(":"))
         ):
-            complete, closers = token.end(), "".join(reversed(open_brackets))
-        if len(open_brackets) > 200:
-            return UNREADABLE
-    return parse_text(text[:complete] + closers) if complete else UNREADABLE
+            end = token.end()
+    return end
 
 
 def is_events(data: bytes) -> bool:

@@ -130,6 +130,7 @@ ROWS = (
 )
 _COMPILED = tuple((row, row.pattern) for row in ROWS)
 
+WRAPPER_CHARACTERS = 300
 _WRAPPER = re.compile(
     r"\s*(?:<?\(?\d{3}\)?>?[\s:,\-]+"
     r"|\{\s*['\"]error['\"]\s*:\s*\{\s*['\"]message['\"]\s*:\s*['\"]"
@@ -146,7 +147,7 @@ def beginnings(words: str) -> Iterator[str]:
     words = words[:4096].strip().replace("\\u003c", "<").replace("\\u003e", ">")
     for _ in range(6):
         yield words
-        wrapper = _WRAPPER.match(words)
+        wrapper = _WRAPPER.match(words[:WRAPPER_CHARACTERS])
         if wrapper is None:
             return
         words = words[wrapper.end() :].lstrip("'\"` ")

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from policies.wire.head import Head
 
 READ_BYTES = 131072
+ATTRIBUTE_CHARACTERS = 8192
 SHELL_CHARACTERS = 700
 """A challenge page shows a person little; a document shows more."""
 
 _TAG = re.compile(r"<(!--|/?[a-zA-Z][a-zA-Z0-9]*)")
-_ATTRIBUTE = re.compile(r"""([\w\-:]+)\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"'>]+))""")
+_ATTRIBUTE = re.compile(r"""(?<![\w\-:])([\w\-:]++)\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"'>]+))""")
 _QUOTED = ("pre", "code", "xmp", "samp", "template")
 _RAW = ("script", "style", "textarea", "title", *_QUOTED)
 _LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("src",), "meta": ("content",)}
@@ -188,7 +189,10 @@ def read(text: str) -> Page:
     page, words = Page(), []
     for name, attributes, inner, before in _elements(text):
         words.append(before)
-        values = {found[1].lower(): found[2] or found[3] or found[4] or "" for found in _ATTRIBUTE.finditer(attributes)}
+        values = {
+            found[1].lower(): found[2] or found[3] or found[4] or ""
+            for found in _ATTRIBUTE.finditer(attributes[:ATTRIBUTE_CHARACTERS])
+        }
         if element := values.get("id"):
             page.ids.add(element)
         _take(page, name, values, inner)

@@ -7,8 +7,9 @@ import re
 TEXT_CHARACTERS = 500
 EXCERPT_BYTES = 2048
 
-_LINK = r"(?:https?:)?\\?/\\?/[^\s\"'<>]{0,2048}?(?:_____tmd_____|/punish\?|x5secdata)[^\s\"'<>]*"
-_PATH = r"/?_____tmd_____[^\s\"'<>]*"
+_RUN = re.compile(r"[^\s\"'<>]+")
+_CAPTCHA = ("_____tmd_____", "/punish?", "x5secdata")
+"""A run of characters with one of these is a captcha link."""
 _SINGLE_USE = (
     r"((?:x5secdata|x5sec|x5step|captcha_verify_param|captchaVerifyParam|certifyId|securityToken|arg1)"
     r"[\\\"']{0,3}\s*[=:]\s*[\\\"']{0,3})[^\s\"'&<>\\,}]+"
@@ -17,8 +18,6 @@ _WAF = r"(aliyun_waf_\w{1,8}[\"']?\s+content=[\"']?)[^\"'>\s]+"
 _CREDENTIAL = r"\b(?:sk-[\w.\-]{8,}|eyJ[\w\-]{6,}\.[\w\-.]{6,}|Bearer\s+[\w.\-+/=~]{8,})"
 
 _CUTS = (
-    (re.compile(_LINK, re.IGNORECASE), "[captcha link]"),
-    (re.compile(_PATH, re.IGNORECASE), "[captcha link]"),
     (re.compile(_SINGLE_USE, re.IGNORECASE), r"\1[cut]"),
     (re.compile(_WAF, re.IGNORECASE), r"\1[cut]"),
     (re.compile(_CREDENTIAL), "[cut]"),
@@ -40,4 +39,10 @@ def _cut(words: str) -> str:
     words = words.encode("utf-8", "replace").decode()
     for pattern, instead in _CUTS:
         words = pattern.sub(instead, words)
+    if any(mark in words.lower() for mark in _CAPTCHA):
+        words = _RUN.sub(_without_link, words)  # afterwards: it takes the names by which the values above are known
     return words
+
+
+def _without_link(run: re.Match[str]) -> str:
+    return "[captcha link]" if any(mark in run[0].lower() for mark in _CAPTCHA) else run[0]
