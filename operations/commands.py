@@ -11,7 +11,7 @@ from mitmproxy import command, exceptions, flow, http
 
 from operations import status_of
 from operations.actions import act
-from operations.content_view import describe
+from operations.content_view import explain
 from operations.desk import Desk
 from operations.export import corpus_line
 
@@ -84,7 +84,7 @@ class Commands:
     @command.command("breakwater.explain")
     def explain(self, flows: Sequence[flow.Flow]) -> str:
         """Say why flows were decided as they were."""
-        return "\n\n".join(describe(one) for one in flows if isinstance(one, http.HTTPFlow))
+        return "\n\n".join(explain(one) for one in flows if isinstance(one, http.HTTPFlow))
 
     @command.command("breakwater.export")
     def export(self, flows: Sequence[flow.Flow]) -> str:

@@ -1,6 +1,6 @@
 """The content view "Breakwater": why a flow was decided as it was, and what a stream said, as text.
 
-It shows `flow.metadata["breakwater"]` and nothing else of the flow, on mitmproxy 11 (`View`) and 12 (`Contentview`).
+It shows `flow.metadata["breakwater"]` and what was kept of the stream, on mitmproxy 11 (`View`) and 12 (`Contentview`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from mitmproxy import contentviews, http
 
+from policies.wire import encodings
 from policies.wire.assemble import assemble
 
 METADATA = "breakwater"
@@ -40,7 +41,7 @@ TRACE = (
 """Key of the metadata, and how it is called; in the order in which it is shown. What is absent is left out."""
 
 UNITS = {"hold_seconds": " s", "waits": " s", "told": " s"}
-BELOW = frozenset({"excerpt", "view"})
+BELOW = frozenset({"excerpt"})
 
 # Both are meant to be subclassed; which of them exists depends on mitmproxy's version.
 _Base: Any = getattr(contentviews, "Contentview", None) or getattr(contentviews, "View", object)
@@ -84,6 +85,16 @@ def unregister() -> None:
 
 def describe(flow: object) -> str:
     """The decision trace, below it the replaced body and the stream's answer. Never raises, always bounded."""
+    decided, kept = _decided(flow), _kept(flow)
+    if decided is None or not kept:
+        return explain(flow)
+    answer = assemble(str(decided.get("wire", "")), kept)
+    lines = [explain(flow), "", "── the stream's answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
+    return "\n".join("\n".join(lines).split("\n")[:LINES_AT_MOST])
+
+
+def explain(flow: object) -> str:
+    """The same without the stream's answer."""
     decided = _decided(flow)
     if decided is None:
         return NOTHING
@@ -92,9 +103,6 @@ def describe(flow: object) -> str:
         lines += ["", *_folded(_line(str(comment)))]
     if excerpt := _text(decided.get("excerpt")):
         lines += ["", "── the upstream's answer that was replaced ──", *_folded(excerpt[:EXCERPT_AT_MOST])]
-    if view := _bytes(decided.get("view")):
-        answer = assemble(str(decided.get("wire", "")), view)
-        lines += ["", "── the stream's answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
     return "\n".join(lines[:LINES_AT_MOST]) or NOTHING
 
 
@@ -102,6 +110,21 @@ def _decided(flow: object) -> Mapping[str, object] | None:
     metadata = getattr(flow, "metadata", None)
     decided = metadata.get(METADATA) if isinstance(metadata, Mapping) else None
     return decided if isinstance(decided, Mapping) and decided else None
+
+
+def _kept(flow: object) -> bytes:
+    """The beginning of the stream, decoded.
+
+    It hangs on the response alone: metadata is saved with a flow and searched by `~meta`, where a model's words would
+    be found as if they were a reason.
+    """
+    response = getattr(flow, "response", None)
+    view = getattr(getattr(response, "stream", None), "view", None)
+    if not isinstance(response, http.Response) or not isinstance(view, bytearray):
+        return b""
+    encoding = response.headers.get("content-encoding", "")
+    decoder = encodings.decoder(encoding, 4 * len(view)) if encoding else None
+    return decoder.feed(bytes(view)) if decoder else bytes(view)
 
 
 def _trace(decided: Mapping[str, object]) -> Iterator[str]:
@@ -139,7 +162,3 @@ def _text(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
-
-
-def _bytes(value: object) -> bytes:
-    return value if isinstance(value, bytes) else _text(value).encode("utf-8", "replace")

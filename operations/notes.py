@@ -1,4 +1,4 @@
-"""What a person sees of a decision on the flow itself: comment, mark and metadata."""
+"""What a person sees of a decision on the flow itself: comment, mark and metadata. Nothing in them was asked or answered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from mitmproxy import http
 
 from policies.exchange import Exchange
 from policies.findings import Kind
-from policies.wire import encodings
 
 METADATA = "breakwater"
 
@@ -20,9 +19,7 @@ PASSED_REFUSAL = ":small_orange_diamond:"
 
 def describe(flow: http.HTTPFlow, ex: Exchange) -> None:
     """Write comment, mark and metadata; a person's own comment and mark stay."""
-    data = flow.metadata.setdefault(METADATA, {})
-    data.update(_facts(ex))
-    _view(flow, data)
+    flow.metadata.setdefault(METADATA, {}).update(_facts(ex))
     if ex.comment and not flow.comment:
         flow.comment = f"Breakwater: {ex.comment}"
     mark = _mark(ex)
@@ -48,16 +45,6 @@ def _facts(ex: Exchange) -> dict[str, Any]:
         excerpt = finding.excerpt.decode("utf8", "replace")
         facts |= {"finding": finding.kind.value, "row": finding.row, "code": finding.code, "excerpt": excerpt}
     return facts
-
-
-def _view(flow: http.HTTPFlow, data: dict[str, Any]) -> None:
-    stream = flow.response.stream if flow.response else None
-    view = bytes(getattr(stream, "view", b""))
-    if view and flow.response:
-        encoding = flow.response.headers.get("content-encoding", "")
-        decoder = encodings.decoder(encoding, 4 * len(view)) if encoding else None
-        plain = decoder.feed(view) if decoder else view
-        data["view"] = plain.decode("utf8", "replace")
 
 
 def _mark(ex: Exchange) -> str:

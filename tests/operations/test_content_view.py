@@ -1,3 +1,4 @@
+import gzip
 import json
 from collections.abc import Iterator
 
@@ -6,7 +7,7 @@ from mitmproxy import contentviews, http
 from mitmproxy.test import taddons, tflow
 
 from operations import content_view
-from operations.content_view import BreakwaterView, describe, register, unregister
+from operations.content_view import BreakwaterView, describe, explain, register, unregister
 
 STREAM = b'data: {"choices":[{"delta":{"content":"It is "}}]}\n\ndata: {"choices":[{"delta":{"content":"so."}}]}\n\n'
 
@@ -23,8 +24,14 @@ DECIDED = {
     "attempts": 2,
     "hold_seconds": 1.23456,
     "excerpt": '{"ret":["FAIL_SYS_USER_VALIDATE"]}',
-    "view": STREAM,
 }
+
+
+class Kept:
+    """What hangs on a response whose stream was kept."""
+
+    def __init__(self, view: bytes) -> None:
+        self.view = bytearray(view)
 
 
 def answered_flow(content: bytes = b"") -> http.HTTPFlow:
@@ -33,8 +40,10 @@ def answered_flow(content: bytes = b"") -> http.HTTPFlow:
     return flow
 
 
-def decided_flow(metadata: object = None) -> http.HTTPFlow:
+def decided_flow(metadata: object = None, view: bytes = b"") -> http.HTTPFlow:
     flow = answered_flow()
+    assert flow.response is not None
+    vars(flow.response)["stream"] = Kept(view or (STREAM if metadata is None else b""))
     flow.metadata["breakwater"] = DECIDED if metadata is None else metadata
     flow.comment = "The upstream asked for a captcha."
     return flow
@@ -144,11 +153,20 @@ def test_keys_without_a_name_of_their_own_are_shown_too() -> None:
 
 
 def test_a_stream_without_answer_text_says_so() -> None:
-    assert describe(decided_flow({"reason": "x", "view": b": ping\n\n"})).endswith("(no answer text in it)")
+    assert describe(decided_flow({"reason": "x"}, b": ping\n\n")).endswith("(no answer text in it)")
 
 
-def test_the_view_of_a_saved_flow_may_be_text() -> None:
-    assert describe(decided_flow({"reason": "x", "wire": "openai", "view": STREAM.decode()})).endswith("It is so.")
+def test_an_encoded_stream_is_decoded() -> None:
+    flow = decided_flow({"reason": "x", "wire": "openai"}, gzip.compress(STREAM))
+    assert flow.response is not None
+    flow.response.headers["content-encoding"] = "gzip"
+    assert describe(flow).endswith("It is so.")
+
+
+def test_the_explanation_leaves_the_answer_out() -> None:
+    assert "challenge_captcha" in explain(decided_flow())
+    assert "It is so." not in explain(decided_flow())
+    assert describe(decided_flow()).startswith(explain(decided_flow()))
 
 
 @pytest.mark.parametrize(
@@ -159,11 +177,10 @@ def test_the_view_of_a_saved_flow_may_be_text() -> None:
         "text",
         [],
         {},
-        {"view": 5},
         {"excerpt": [1]},
         {5: None},
         {"reason": b"\xff"},
-        {"wire": 7, "view": b"\xff"},
+        {"wire": 7},
         {"waits": {"a": 1}},
     ],
 )
@@ -189,8 +206,8 @@ def test_what_is_shown_is_bounded() -> None:
                 "waits": list(range(100_000)),
                 "excerpt": "e" * 100_000,
                 "wire": "openai",
-                "view": answer,
-            }
+            },
+            answer,
         )
     )
     assert len(text) < 400_000
@@ -202,7 +219,8 @@ def test_a_value_stays_on_its_line() -> None:
     assert text.split("\n")[0] == "reason           one two three"
 
 
-def test_the_metadata_survives_a_saved_flow() -> None:
+def test_a_saved_flow_keeps_the_explanation_and_not_the_answer() -> None:
     flow = decided_flow()
     again = http.HTTPFlow.from_state(flow.get_state())
-    assert describe(again) == describe(flow)
+    assert describe(again) == explain(flow)
+    assert "It is so." not in str(flow.get_state())

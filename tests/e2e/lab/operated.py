@@ -100,7 +100,7 @@ class Reloadable(Proxy):
         """Make mitmproxy load the addon again, and wait until it has."""
         self.rewrite(self.addon_path.read_text())
         self.wait_log(RELOADED, since=self._mark)
-        until(lambda: self.answers(), "the addon answering again")
+        until(self.answers, "the addon answering again")
 
     def rewrite(self, text: str) -> None:
         """Put another addon.py in place, as a whole and with a later time, which is what mitmproxy looks for."""
