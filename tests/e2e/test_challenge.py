@@ -11,6 +11,7 @@ from mitmproxy.net import encoding
 from tests.e2e.lab.client import Answer, Connection, ask
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Gate, Place, Reply
+from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import (
     COMPLETIONS,
     HTML,
@@ -352,7 +353,15 @@ def test_headers_that_belong_to_the_challenge_do_not_reach_the_client(guarded: P
     assert [name for name, _ in dropped if answer.header(name)] == []
 
 
-def test_a_host_that_is_not_configured_is_left_alone(guarded: Proxy, upstream: object, place: Places) -> None:
-    here = upstream.place("other.test").then(whole(MTOP))  # type: ignore[attr-defined]
+def test_a_host_that_is_not_configured_is_left_alone(guarded: Proxy, upstream: Upstream) -> None:
+    here = upstream.place("other.test").then(whole(MTOP))
     answer = ask(guarded, here.url(MESSAGES), asked(), account(here.host))
+    assert (answer.status, answer.body) == (200, compact(MTOP))
+
+
+def test_a_host_that_is_not_configured_is_not_even_decrypted(guarded: Proxy, upstream: Upstream) -> None:
+    here = upstream.place("sealed.test").then(whole(MTOP))
+    with Connection(guarded, here.url(MESSAGES, "https"), ca_path=upstream.ca_path) as connection:
+        connection.send(asked(), account(here.host))
+        answer = connection.answer()
     assert (answer.status, answer.body) == (200, compact(MTOP))

@@ -12,16 +12,19 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+NAMES = ("sealed.test", "localhost")
+"""Who checks the certificate asks for these; a wildcard below a top-level domain is not accepted by OpenSSL."""
+
 
 class Authority:
-    """Signs one certificate for `*.test`, `localhost` and 127.0.0.1."""
+    """Signs one certificate, for `NAMES`."""
 
     def __init__(self, folder: Path) -> None:
         self.ca_path = folder / "lab-ca.pem"
         self._chain_path = folder / "lab-server.pem"
         root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         root = _certificate("Throw-away test CA", root_key, None, None)
-        leaf = _certificate("*.test", key, root, root_key)
+        leaf = _certificate("sealed.test", key, root, root_key)
         self.ca_path.write_bytes(root.public_bytes(serialization.Encoding.PEM))
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -54,6 +57,6 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
     if issuer:
-        names = [x509.DNSName("*.test"), x509.DNSName("localhost")]
+        names = [x509.DNSName(name) for name in NAMES]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     return builder.sign(issuer_key or key, hashes.SHA256())

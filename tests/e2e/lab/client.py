@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -50,7 +51,7 @@ class Answer:
 class Connection:
     """One connection through the proxy; to an https url by CONNECT, unless `absolute`."""
 
-    def __init__(self, proxy: Proxy, url: str, *, absolute: bool = False) -> None:
+    def __init__(self, proxy: Proxy, url: str, *, absolute: bool = False, ca_path: Path | None = None) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._netloc = parts.netloc
@@ -61,7 +62,7 @@ class Connection:
         self._socket: socket.socket = socket.create_connection(("127.0.0.1", proxy.port), TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tunnel:
-            self._socket = tunnel(self._socket, proxy, self._host, parts.port or 443, ["http/1.1"])
+            self._socket = tunnel(self._socket, proxy, self._host, parts.port or 443, ["http/1.1"], ca_path)
 
     def __enter__(self) -> Self:
         return self
@@ -179,8 +180,10 @@ class Connection:
         return bool(data)
 
 
-def tunnel(plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str]) -> ssl.SSLSocket:
-    """CONNECT through the proxy and speak TLS inside, trusting the proxy's own authority."""
+def tunnel(
+    plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str], ca_path: Path | None = None
+) -> ssl.SSLSocket:
+    """CONNECT through the proxy and speak TLS inside, trusting `ca_path` alone: without one, the proxy's own authority."""
     plain.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n".encode())
     head = b""
     while b"\r\n\r\n" not in head:
@@ -188,7 +191,7 @@ def tunnel(plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: 
         assert data, f"the proxy closed on CONNECT: {head!r}"
         head += data
     assert head.startswith(b"HTTP/1.1 200"), head
-    context = ssl.create_default_context(cafile=str(proxy.ca_path))
+    context = ssl.create_default_context(cafile=str(ca_path or proxy.ca_path))
     context.set_alpn_protocols(list(protocols))
     return context.wrap_socket(plain, server_hostname=host)
 

@@ -24,6 +24,8 @@ class Upstream:
         self._places: dict[str, Place] = {}
         self._numbers = itertools.count(1)
         self._authority = authority
+        self.ca_path = authority.ca_path
+        """What a client has to trust to speak with this upstream undecrypted."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="upstream", daemon=True)
         self._ready = threading.Event()
