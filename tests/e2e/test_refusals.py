@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Proxies
+from tests.e2e.lab import turns
 from tests.e2e.lab.client import Answer, ask
+from tests.e2e.lab.proxy import LAB
 from tests.e2e.lab.script import Reply
-from tests.e2e.lab.turns import Agent, Hosts
+from tests.e2e.lab.turns import CONFIG, OFF, Agent
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import (
     COMPLETIONS,
@@ -33,21 +35,7 @@ from tests.e2e.lab.wires import (
     whole,
 )
 
-KINDS: dict[str, dict[str, Any]] = {
-    "zai": {"family": "zai"},
-    "zcode": {"family": "zcode"},
-    "web": {"family": "qwen-web"},
-    "shut": {"family": "zai", "breaker": {"strikes": 1, "open_seconds": 0.5}},
-}
-HOSTS = Hosts("refused", KINDS)
-CONFIG: dict[str, Any] = {
-    "upstreams": HOSTS.rows,
-    "retry_after": {"challenge": 1, "overload": 1, "rate_limit": 1},
-    "breaker": {"strikes": 1000},
-    "replay": {"gap_seconds": 0},
-}
-OFF = {**CONFIG, "retry_after": {**CONFIG["retry_after"], "enforce": False}}
-PATHS = {"zcode": ZCODE, "web": QWEN_WEB}
+PATHS = {"calm-zcode": ZCODE, "calm-web": QWEN_WEB}
 ANSWER = streamed(anthropic("one", "two"))
 CHALLENGE = whole(MTOP)
 LONG = Reply(headers=[JSON, ("Retry-After", "40")], chunks=[compact(MTOP)])
@@ -60,8 +48,9 @@ Agents = Callable[..., Agent]
 
 @pytest.fixture
 def agent(proxies: Proxies, upstream: Upstream) -> Agents:
-    def make(kind: str = "zai", path: str = "", config: dict[str, Any] = CONFIG, **more: Any) -> Agent:
-        return Agent(proxies(config), HOSTS.place(upstream, kind), path or PATHS.get(kind, MESSAGES), **more)
+    def make(kind: str = "calm-zai", path: str = "", config: dict[str, Any] = CONFIG, **more: Any) -> Agent:
+        proxy = proxies(config, scripts=[LAB / "ended.py"])
+        return Agent(proxy, turns.place(upstream, kind), path or PATHS.get(kind, MESSAGES), **more)
 
     return make
 
@@ -103,7 +92,7 @@ def test_inside_its_wait_the_same_request_never_reaches_the_upstream(agent: Agen
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "status", "frames"), [("zai", COMPLETIONS, 503, openai("x")), ("web", QWEN_WEB, 503, qwen_web("x"))]
+    ("kind", "path", "status", "frames"), [("calm-zai", COMPLETIONS, 503, openai("x")), ("calm-web", QWEN_WEB, 503, qwen_web("x"))]
 )
 def test_other_wires_remember_too(agent: Agents, kind: str, path: str, status: int, frames: list[bytes]) -> None:
     here = agent(kind, path)
@@ -208,7 +197,7 @@ def test_a_refusal_of_the_breaker_is_not_remembered(agent: Agents) -> None:
     refused = here.turn("second")
     if refused.status == 529:  # else the machine took longer than the window
         assert refused.header("x-breakwater") == "breaker_open"
-    time.sleep(max(0.0, first.head_at + 0.55 - time.monotonic()))
+    time.sleep(max(0.0, first.head_at + 0.35 - time.monotonic()))
     assert here.turn("second").status == 200
 
 
@@ -235,7 +224,7 @@ def test_without_enforcement_every_request_is_sent(agent: Agents) -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, OFF], ids=["enforced", "not enforced"])
 def test_a_blocked_account_is_kept_away_from_the_upstream(agent: Agents, config: dict[str, Any]) -> None:
-    here = agent("zcode", config=config)
+    here = agent("calm-zcode", config=config)
     here.place.then(BLOCKED).always(ANSWER)
     told(here.turn("one"), 59)
     other = here.turn("two")
@@ -245,7 +234,7 @@ def test_a_blocked_account_is_kept_away_from_the_upstream(agent: Agents, config:
 
 
 def test_a_body_that_is_challenged_for_its_size_is_hopeless_and_a_smaller_one_is_not(agent: Agents) -> None:
-    here = agent("web")
+    here = agent("calm-web")
     here.place.then(CHALLENGE).always(streamed(qwen_web("x")))
     large = "word " * (LIMIT // 5)
     for reason in ("challenge_body_size", "remembered_body_size", "remembered_body_size"):
@@ -258,7 +247,7 @@ def test_a_body_that_is_challenged_for_its_size_is_hopeless_and_a_smaller_one_is
 
 
 def test_a_large_body_that_is_answered_is_answered(agent: Agents) -> None:
-    here = agent("web")
+    here = agent("calm-web")
     here.place.always(streamed(qwen_web("x")))
     assert here.turn("word " * (LIMIT // 5)).status == 200
     assert here.turn("word " * (LIMIT // 5)).status == 200

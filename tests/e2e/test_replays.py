@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Proxies
+from tests.e2e.lab import turns
 from tests.e2e.lab.client import Connection, ask
 from tests.e2e.lab.client_h2 import H2Connection
 from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Gate, Hit, Reply
-from tests.e2e.lab.turns import Agent, Hosts, gaps
+from tests.e2e.lab.turns import CONFIG, SLOW, Agent, gaps
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import (
     CAPTCHA_3007,
@@ -42,36 +43,9 @@ from tests.e2e.lab.wires import (
     whole,
 )
 
-BASE = 0.2
-"""Seconds before the first re-send."""
-SLOW = 3.0
-"""Seconds before a send that is never to come, as its client leaves before it is due."""
+BASE = CONFIG["replay"]["base_seconds"]
 LATE = 4.0
 """Seconds by which a loaded machine may be late."""
-
-KINDS: dict[str, dict[str, Any]] = {
-    "zcode": {"family": "zcode"},
-    "zai": {"family": "zai"},
-    "dashscope": {"family": "dashscope"},
-    "web": {"family": "qwen-web"},
-    "once": {"family": "zcode", "replay": {"max_attempts": 1}},
-    "nocaptcha": {"family": "zcode", "replay": {"captcha": False}},
-    "nowait": {"family": "zcode", "replay": {"base_seconds": 0}},
-    "slow": {"family": "zcode", "replay": {"base_seconds": SLOW}},
-    "paced": {"family": "zcode", "replay": {"min_gap_seconds": 0.6}},
-    "patient": {"family": "zcode", "replay": {"min_gap_seconds": SLOW}},
-    "human": {"family": "zcode", "replay": {"gap_seconds": 0.2}},
-    "fragile": {"family": "zcode", "breaker": {"strikes": 1, "open_seconds": 0.3}},
-    "brittle": {"family": "zcode", "breaker": {"strikes": 1}},
-    "waiting": {"family": "zcode", "breaker": {"strikes": 1}, "replay": {"base_seconds": 2}},
-}
-HOSTS = Hosts("again", KINDS)
-GONE = {"hosts": ["127.0.0.1"], "family": "zcode"}
-CONFIG = {
-    "upstreams": {**HOSTS.rows, "gone": GONE},
-    # A minute instead of a second: a loaded machine may take its time between two turns.
-    "replay": {"gap_seconds": 60, "base_seconds": BASE},
-}
 
 PATHS = {"zai": MESSAGES, "dashscope": "/apps/anthropic/v1/messages", "web": QWEN_WEB}
 REFUSED = whole(CAPTCHA_3007, 400)
@@ -92,7 +66,7 @@ def agent(proxy: Proxy, upstream: Upstream) -> Agents:
     """An agent at an upstream that no other test uses; where `warm`, it has just been answered."""
 
     def make(kind: str = "zcode", *, warm: bool = True, **more: Any) -> Agent:
-        made = Agent(proxy, HOSTS.place(upstream, kind), PATHS.get(kind, ZCODE), **more)
+        made = Agent(proxy, turns.place(upstream, kind), PATHS.get(kind, ZCODE), **more)
         return made.answered() if warm else made
 
     return make
@@ -205,7 +179,7 @@ def test_three_refusals_are_three_sends_and_an_honest_529(
     here = agent(scheme=scheme, port=port)
     here.place.then(REFUSED, REFUSED, REFUSED)
     answer = here.turn()
-    assert (answer.status, answer.retry_after, answer.header("x-breakwater")) == (529, 30, "challenge_captcha")
+    assert (answer.status, answer.retry_after, answer.header("x-breakwater")) == (529, 1, "challenge_captcha")
     error = answer.json()["error"]
     assert error["type"] == "overloaded_error"
     assert "after 3 attempts" in error["message"]
@@ -590,7 +564,7 @@ def test_a_second_send_that_reaches_nobody_ends_in_the_honest_529(proxy: Proxy, 
     who = account(f"last-words-{last_words.port}")
     assert ask(proxy, url, asked("first"), who).status == 200
     answer = ask(proxy, url, asked("next"), who)
-    assert (answer.status, answer.header("x-breakwater"), answer.retry_after) == (529, "challenge_captcha", 30)
+    assert (answer.status, answer.header("x-breakwater"), answer.retry_after) == (529, "challenge_captcha", 1)
     assert "attempts" in answer.json()["error"]["message"]
     assert last_words.asked == (3 if last_words._silent else 2)
 

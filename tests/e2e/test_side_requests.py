@@ -13,9 +13,11 @@ import pytest
 from mitmproxy.net import encoding
 
 from tests.e2e.conftest import Proxies
+from tests.e2e.lab import turns
 from tests.e2e.lab.client import Answer, ask
+from tests.e2e.lab.proxy import LAB
 from tests.e2e.lab.script import Reply
-from tests.e2e.lab.turns import Agent, Hosts
+from tests.e2e.lab.turns import CONFIG, OFF, WINDOW, Agent
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import (
     COMPLETIONS,
@@ -31,23 +33,13 @@ from tests.e2e.lab.wires import (
     whole,
 )
 
-KINDS: dict[str, dict[str, Any]] = {
-    "zai": {"family": "zai"},
-    "dashscope": {"family": "dashscope"},
-    "shut": {"family": "zai", "breaker": {"strikes": 1, "open_seconds": 0.3}},
-}
-HOSTS = Hosts("side", KINDS)
-WINDOW = 4000
-CONFIG: dict[str, Any] = {"upstreams": HOSTS.rows, "windows": {"small*": WINDOW}, "replay": {"gap_seconds": 0}}
-OFF = {**CONFIG, "side_requests": {"enabled": False}}
-
 NATIVE = "/api/v1/services/aigc/text-generation/generation"
 RESPONSES = "/api/v1/responses"
 WIRES = {
-    "anthropic": ("zai", MESSAGES),
-    "openai": ("zai", COMPLETIONS),
-    "responses": ("zai", RESPONSES),
-    "native": ("dashscope", NATIVE),
+    "anthropic": ("calm-zai", MESSAGES),
+    "openai": ("calm-zai", COMPLETIONS),
+    "responses": ("calm-zai", RESPONSES),
+    "native": ("calm-dashscope", NATIVE),
 }
 CODE = "side_request_payload_too_large"
 OVERSIZE, FITTING = 7000, 1500
@@ -60,8 +52,9 @@ Agents = Callable[..., Agent]
 @pytest.fixture
 def agent(proxies: Proxies, upstream: Upstream) -> Agents:
     def make(wire: str = "anthropic", kind: str = "", config: dict[str, Any] = CONFIG) -> Agent:
-        family, path = WIRES[wire]
-        return Agent(proxies(config), HOSTS.place(upstream, kind or family), path)
+        usual, path = WIRES[wire]
+        proxy = proxies(config, scripts=[LAB / "ended.py"])
+        return Agent(proxy, turns.place(upstream, kind or usual), path)
 
     return make
 
@@ -117,7 +110,7 @@ def test_an_oversize_side_request_is_a_413_and_not_sent(agent: Agents, wire: str
     body = answer.json()
     error = body["error"]
     assert (error["type"], error["code"], error["retryable"]) == ("invalid_request_error", CODE, False)
-    assert "4000" in error["message"]
+    assert str(WINDOW) in error["message"]
     assert "small-1" in error["message"]
     assert "辅助请求" in error["message"]
     beside = {"anthropic": {"type": "error"}, "native": {"code": CODE, "message": error["message"]}}.get(wire, {})

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Proxies
+from tests.e2e.lab import turns
 from tests.e2e.lab.client import Answer, ask
+from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Reply
-from tests.e2e.lab.turns import Agent, Hosts
+from tests.e2e.lab.turns import CONFIG, OFF, Agent
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import (
     COMPLETIONS,
@@ -27,19 +29,6 @@ from tests.e2e.lab.wires import (
     whole,
 )
 
-KINDS: dict[str, dict[str, Any]] = {"zai": {"family": "zai"}, "zcode": {"family": "zcode"}, "struck": {"family": "zai", "breaker": {"strikes": 1}}}
-HOSTS = Hosts("signed", KINDS)
-ROWS: list[dict[str, Any]] = [
-    {"name": "napping", "family": "zai", "finding": "overload", "field": "error.code", "equals": 777001, "wait": 13},
-    {"name": "slider", "family": "zai", "finding": "challenge:captcha", "field": "puzzle.kind", "begins": "slide"},
-    {"name": "crowd", "finding": "challenge:busy", "begins": "Zu viele Leute"},
-    {"name": "credit", "family": "zai", "finding": "quota", "field": "error.code", "equals": "777002"},
-    {"name": "slower", "family": "zai", "finding": "rate_limit", "field": "error.code", "equals": "777003", "wait": 7},
-    {"name": "teapot", "family": "zai", "finding": "overload", "status": 418},
-    {"name": "penalty", "family": "zcode", "finding": "challenge:blocked", "field": "code", "equals": "777004"},
-]
-CONFIG: dict[str, Any] = {"upstreams": HOSTS.rows, "signatures": ROWS, "replay": {"gap_seconds": 0}}
-WITHOUT: dict[str, Any] = {**CONFIG, "signatures": []}
 ANSWER = streamed(anthropic("one", "two"))
 
 Agents = Callable[..., Agent]
@@ -47,8 +36,9 @@ Agents = Callable[..., Agent]
 
 @pytest.fixture
 def agent(proxies: Proxies, upstream: Upstream) -> Agents:
-    def make(kind: str = "zai", path: str = "", config: dict[str, Any] = CONFIG) -> Agent:
-        return Agent(proxies(config), HOSTS.place(upstream, kind), path or {"zcode": ZCODE}.get(kind, MESSAGES))
+    def make(kind: str = "calm-zai", path: str = "", config: dict[str, Any] = CONFIG) -> Agent:
+        proxy = proxies(config, scripts=[LAB / "ended.py"])
+        return Agent(proxy, turns.place(upstream, kind), path or {"calm-zcode": ZCODE}.get(kind, MESSAGES))
 
     return make
 
@@ -62,12 +52,12 @@ CASES = {
     "a code as a number": (coded(777001), 529, "overload", 13),
     "a code in a 400": (coded("777001", 400), 529, "overload", 13),
     "a code as a first frame": (streamed([event({"error": {"code": "777001", "message": "made up"}})]), 529, "overload", 13),
-    "a field nobody knows": (whole({"puzzle": {"kind": "slide-3"}}), 529, "challenge_captcha", 30),
-    "a text": (whole({"error": {"message": "Zu viele Leute hier"}}, 400), 529, "challenge_busy", 30),
-    "a text that is no JSON": (Reply(503, chunks=[b"Zu viele Leute hier"]), 529, "challenge_busy", 30),
+    "a field nobody knows": (whole({"puzzle": {"kind": "slide-3"}}), 529, "challenge_captcha", 1),
+    "a text": (whole({"error": {"message": "Zu viele Leute hier"}}, 400), 529, "challenge_busy", 1),
+    "a text that is no JSON": (Reply(503, chunks=[b"Zu viele Leute hier"]), 529, "challenge_busy", 1),
     "a quota": (coded("777002"), 429, "quota", None),
     "a rate limit": (coded("777003"), 429, "rate_limit", 7),
-    "a status": (whole({"hello": "teapot"}, 418), 529, "overload", 30),
+    "a status": (whole({"hello": "teapot"}, 418), 529, "overload", 1),
 }
 
 
@@ -84,13 +74,13 @@ def test_a_made_up_refusal_becomes_the_answer_that_its_row_says(agent: Agents, c
 @pytest.mark.parametrize("case", ["a code in a 200", "a field nobody knows", "a status"])
 def test_without_its_row_it_is_something_else(agent: Agents, case: str) -> None:
     reply, _, reason, _ = CASES[case]
-    here = agent(config=WITHOUT)
+    here = agent(config=OFF)
     here.place.then(reply)
     assert here.turn().header("x-breakwater") != reason
 
 
 def test_a_row_of_another_family_does_not_hold(agent: Agents) -> None:
-    here = agent("zcode")
+    here = agent("calm-zcode")
     here.place.then(whole({"code": 777001, "error": {"code": "777001"}}, 400))
     answer = here.turn()
     assert (answer.status, answer.header("x-breakwater")) == (400, None)
@@ -105,7 +95,7 @@ def test_a_made_up_challenge_is_a_strike_of_the_breaker(agent: Agents) -> None:
 
 
 def test_a_made_up_penalty_blocks_the_account(agent: Agents) -> None:
-    here = agent("zcode")
+    here = agent("calm-zcode")
     here.place.then(whole({"code": 777004, "msg": "made up"}, 400)).always(ANSWER)
     answer = here.turn("one")
     assert (answer.status, answer.retry_after, answer.header("x-breakwater")) == (529, 59, "challenge_blocked")
@@ -152,16 +142,16 @@ def test_a_bad_row_stops_the_start_and_is_named_by_its_index(proxies: Proxies) -
 
 
 @pytest.fixture
-def changing(proxies: Proxies) -> Iterator[Any]:
+def changing(proxies: Proxies) -> Iterator[Proxy]:
     proxy = proxies.fresh(CONFIG).start()
     yield proxy
     proxy.stop()
 
 
 def test_a_row_that_is_written_while_it_runs_is_taken_up_and_a_bad_one_is_not(
-    changing: Any, upstream: Upstream
+    changing: Proxy, upstream: Upstream
 ) -> None:
-    place = HOSTS.place(upstream, "zai")
+    place = turns.place(upstream, "calm-zai")
     place.always(Reply(headers=[JSON], chunks=[b'{"error":{"code":"777009","message":"made up"}}']))
 
     def asked(text: str) -> Answer:

@@ -1,9 +1,9 @@
-"""Agents that take one turn after the other, and hosts whose upstreams have settings of their own."""
+"""Agents that take one turn after the other, and the two proxies that their tests share."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,75 @@ from tests.e2e.lab.script import Hit, Place, Reply
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import account, anthropic, asked, streamed
 
+SLOW = 3.0
+"""Seconds before a send that is never to come, since its client leaves before it is due."""
+WINDOW = 4000
+"""Tokens of the models whose names begin with `small`."""
+ONE_STRIKE = {"strikes": 1, "open_seconds": 0.3}
+CALM = {"replay": {"gap_seconds": 0}, "breaker": {"strikes": 1000}}
+"""Nothing is a replay, and no challenge stops the next request."""
 
-class Hosts:
-    """Host names by kind, each an upstream of its own, so that tests share a proxy and no state."""
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "zcode": {"family": "zcode"},
+    "zai": {"family": "zai"},
+    "dashscope": {"family": "dashscope"},
+    "web": {"family": "qwen-web"},
+    "once": {"family": "zcode", "replay": {"max_attempts": 1}},
+    "nocaptcha": {"family": "zcode", "replay": {"captcha": False}},
+    "nowait": {"family": "zcode", "replay": {"base_seconds": 0}},
+    "slow": {"family": "zcode", "replay": {"base_seconds": SLOW}},
+    "paced": {"family": "zcode", "replay": {"min_gap_seconds": 0.6}},
+    "patient": {"family": "zcode", "replay": {"min_gap_seconds": SLOW}},
+    "human": {"family": "zcode", "replay": {"gap_seconds": 0.2}},
+    "fragile": {"family": "zcode", "breaker": ONE_STRIKE},
+    "brittle": {"family": "zcode", "breaker": {"strikes": 1}},
+    "waiting": {"family": "zcode", "breaker": {"strikes": 1}, "replay": {"base_seconds": 2}},
+    "calm-zai": {"family": "zai", **CALM},
+    "calm-zcode": {"family": "zcode", **CALM},
+    "calm-dashscope": {"family": "dashscope", **CALM},
+    "calm-web": {"family": "qwen-web", **CALM},
+    "shut": {"family": "zai", "breaker": ONE_STRIKE, "replay": {"gap_seconds": 0}},
+    "struck": {"family": "zai", "breaker": {"strikes": 1}, "replay": {"gap_seconds": 0}},
+}
+"""Upstreams by the settings that are their own."""
+COUNTS = {"calm-zai": 120}
+"""How many there are of a kind, where not 40."""
 
-    def __init__(self, prefix: str, kinds: Mapping[str, Mapping[str, Any]], count: int = 60) -> None:
-        self._names = {kind: [f"{prefix}-{kind}-{number}.test" for number in range(count)] for kind in kinds}
-        self._free = {kind: iter(names) for kind, names in self._names.items()}
-        self.rows = {name: {"hosts": [name], **kinds[kind]} for kind in kinds for name in self._names[kind]}
+NAMES = {kind: [f"{kind}-{number}.test" for number in range(COUNTS.get(kind, 40))] for kind in KINDS}
+UPSTREAMS: dict[str, Any] = {name: {"hosts": [name], **KINDS[kind]} for kind, names in NAMES.items() for name in names}
+_free = {kind: iter(names) for kind, names in NAMES.items()}
 
-    def place(self, upstream: Upstream, kind: str) -> Place:
-        return upstream.place(next(self._free[kind]))
+SIGNATURES: Sequence[Mapping[str, Any]] = (
+    {"name": "napping", "family": "zai", "finding": "overload", "field": "error.code", "equals": 777001, "wait": 13},
+    {"name": "slider", "family": "zai", "finding": "challenge:captcha", "field": "puzzle.kind", "begins": "slide"},
+    {"name": "crowd", "finding": "challenge:busy", "begins": "Zu viele Leute"},
+    {"name": "credit", "family": "zai", "finding": "quota", "field": "error.code", "equals": "777002"},
+    {"name": "slower", "family": "zai", "finding": "rate_limit", "field": "error.code", "equals": "777003", "wait": 7},
+    {"name": "teapot", "family": "zai", "finding": "overload", "status": 418},
+    {"name": "penalty", "family": "zcode", "finding": "challenge:blocked", "field": "code", "equals": "777004"},
+)
+
+CONFIG: dict[str, Any] = {
+    # The upstream "gone" is whatever a test itself listens with.
+    "upstreams": {**UPSTREAMS, "gone": {"hosts": ["127.0.0.1"], "family": "zcode"}},
+    # A minute instead of a second: a loaded machine may take its time between two turns.
+    "replay": {"gap_seconds": 60, "base_seconds": 0.2},
+    "retry_after": {"challenge": 1, "overload": 1, "rate_limit": 1},
+    "windows": {"small*": WINDOW},
+    "signatures": SIGNATURES,
+}
+OFF: dict[str, Any] = {
+    **CONFIG,
+    "retry_after": {**CONFIG["retry_after"], "enforce": False},
+    "side_requests": {"enabled": False},
+    "signatures": [],
+}
+"""The same with these rules turned off."""
+
+
+def place(upstream: Upstream, kind: str) -> Place:
+    """A host of this kind that no other test uses: tests share a proxy and no state."""
+    return upstream.place(next(_free[kind]))
 
 
 @dataclass
