@@ -52,7 +52,8 @@ class Backtest:
             self._note(flow, ex, f"answered {decision.answer.status}: {decision.answer.reason}", "would have been replaced")
         elif ex.tapped is not None:
             self._note(flow, ex, f"ended in its stream: {ex.reason}", "would have been ended in its stream")
-        guard.settle(ex, "done", end, end)
+        if guard.settle(ex, "done", end, end):
+            guard.note(ex, start)
 
     def _decide(self, flow: http.HTTPFlow, ex: Exchange, end: float) -> Decision | None:
         assert flow.response

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
-import math
 import secrets
 import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from mitmproxy import http
 
 import held_stream
-from operations import notes, state_file
+from operations import keeping, notes
 from operations.asked import call_of
 from operations.held import HeldResponse, Tapped, Watched, head_of, respond
 from operations.status import Counters, DecisionRow
+from policies import ledger
 from policies.breaker import Transition
 from policies.calls import Role
 from policies.decisions import Decision, Forward, Refuse, Replace, Resend
@@ -33,7 +35,8 @@ from policies.settings import Settings
 logger = logging.getLogger("breakwater")
 
 DECISIONS_KEPT = 200
-KEY_BYTES = 32
+LARGE_BYTES = 65536
+"""Evidence of a larger body is taken on a thread of its own: it takes milliseconds."""
 
 
 class Desk:
@@ -41,19 +44,22 @@ class Desk:
 
     def __init__(self, settings: Settings, state: Mapping[str, Any]) -> None:
         """``state``: what the state file held, empty at a first start."""
-        self.key = _key(state.get("key"))
+        self.key = keeping.key_of(state)
         self.token = secrets.token_urlsafe(24)
         self.guard = Guard(Memory.fresh(settings, self.key))
-        self._restore(state)
+        keeping.restore(state, self.memory)
         self.counters = Counters()
         self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
         self.faults: dict[str, str] = {}
         self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
+        self._unread: weakref.WeakSet[http.HTTPFlow] = weakref.WeakSet()
+        """Flows whose request no rule could read: their answers stream on."""
         self.can_hold = True
         self.unsaved = False
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
         self._said: set[str] = set()
+        self._notes = ThreadPoolExecutor(1, "breakwater evidence")
 
     @property
     def memory(self) -> Memory:
@@ -68,6 +74,9 @@ class Desk:
             return
         self.live[flow] = ex
         admission = self.guard.admit(ex, ex.started, time.time())
+        if flow.request.stream:  # stream_large_bodies: it is upstream already, and its body is not kept
+            ex.refused_here = ex.replay = False
+            ex.comment, admission = "", Forward()
         if isinstance(admission, Refuse):
             respond(flow, admission.answer)
             self.counters.avoided(ex.call.surface.upstream, admission.answer.reason)
@@ -99,8 +108,21 @@ class Desk:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """The upstream's headers are here: hold them, watch the stream, or let both go."""
-        ex = self.live.get(flow)
-        if ex is None or ex.refused_here or flow.response is None:
+        if flow.response is None or (flow not in self.live and flow not in self._unread):
+            return
+        if callable(flow.response.stream):
+            self.once("streamed", "another addon streams an answer in a way of its own: it is not judged")
+            return
+        try:
+            self._hold(flow, self.live[flow])
+        except Exception as fault:  # noqa: BLE001 - the border: the answer streams on unchanged
+            flow.response.stream = flow.response.status_code != 101
+            if flow not in self._unread:
+                self.fault("responseheaders", flow, fault)
+
+    def _hold(self, flow: http.HTTPFlow, ex: Exchange) -> None:
+        assert flow.response
+        if ex.refused_here:
             return
         if ex.committed or ex.settled:
             return
@@ -146,18 +168,31 @@ class Desk:
     def _settle(self, flow: http.HTTPFlow, ex: Exchange, outcome: Outcome) -> None:
         if ex.settled:
             return
-        record = self.guard.settle(ex, outcome, time.monotonic(), time.time())
+        try:
+            self._settled(flow, ex, outcome)
+        except Exception as fault:  # noqa: BLE001 - the border: whatever it is, a probe must not stay out
+            self.fault("settle", flow, fault)
+        self.live.pop(flow, None)
+
+    def _settled(self, flow: http.HTTPFlow, ex: Exchange, outcome: Outcome) -> None:
+        noteworthy = self.guard.settle(ex, outcome, time.monotonic(), time.time())
         notes.describe(flow, ex)
         self.unsaved = self.unsaved or bool(ex.notes)  # a window was taken back
         self._log(flow, ex)
-        self.live.pop(flow, None)
-        path = self.memory.settings.evidence_path
-        if record is not None and path:
-            try:
+        if noteworthy and ex.call.size > LARGE_BYTES:
+            self._notes.submit(self._note, ex)
+        elif noteworthy:
+            self._note(ex)
+
+    def _note(self, ex: Exchange) -> None:
+        try:
+            record = self.guard.note(ex, time.time())
+            path = self.memory.settings.evidence_path
+            if path:
                 with Path(path).open("ab") as lines:
                     lines.write(to_json(record) + b"\n")
-            except OSError as fault:
-                self.fault("evidence", flow, fault)
+        except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
+            self.fault("evidence", None, fault)
 
     # -- reports of the hold ----------------------------------------------------------------------------------
 
@@ -188,6 +223,11 @@ class Desk:
 
     def fault(self, kind: str, flow: http.HTTPFlow | None, fault: Exception) -> None:
         """A fault of ours: counted, logged once per kind with the flow's id; the traffic has gone on unchanged."""
+        if flow is not None and kind == "request":
+            self._unread.add(flow)
+        if flow is not None and (ex := self.live.get(flow)):
+            with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
+                ledger.ended(self.memory, ex, time.monotonic())
         words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
         if kind not in self.faults:
             logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
@@ -248,46 +288,7 @@ class Desk:
             self._said.add(kind)
             logger.info("Breakwater: %s", words)
 
-    # -- over a restart ---------------------------------------------------------------------------------------
-
     def save(self, path: str) -> None:
         """Write the state file; a failure is one WARNING."""
-        now, wall, memory = time.monotonic(), time.time(), self.memory
-        state = {
-            "key": self.key.hex(),
-            "breakers": memory.breakers.dump(wall, now),
-            "refusals": memory.refusals.dump(wall, now),
-            "windows": memory.windows.dump(),
-        }
-        warning = state_file.save(path, state)
+        keeping.save(path, self.key, self.memory)
         self.unsaved = False
-        if warning:
-            logger.warning("Breakwater: %s", warning)
-
-    def _restore(self, state: Mapping[str, Any]) -> None:
-        now, wall = time.monotonic(), time.time()
-        if state_file.clock_went_back(state, wall):
-            wall = _saved_at(state, wall)
-        self.memory.breakers.load(_rows(state, "breakers"), wall, now)
-        self.memory.refusals.load(_rows(state, "refusals"), wall, now)
-        for complaint in self.memory.windows.load(_rows(state, "windows"), wall):
-            logger.warning("Breakwater: state file: %s", complaint)
-
-
-def _saved_at(state: Mapping[str, Any], wall: float) -> float:
-    """Where the clock went back, no time has passed since the state was saved."""
-    saved_at = state.get("saved_at")
-    return saved_at if isinstance(saved_at, float) and math.isfinite(saved_at) else wall
-
-
-def _rows(state: Mapping[str, Any], name: str) -> list[Any]:
-    rows = state.get(name, [])
-    return rows if isinstance(rows, list) else []
-
-
-def _key(text: object) -> bytes:
-    try:
-        key = bytes.fromhex(text) if isinstance(text, str) else b""
-    except ValueError:
-        key = b""
-    return key if len(key) == KEY_BYTES else secrets.token_bytes(KEY_BYTES)

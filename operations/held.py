@@ -50,7 +50,7 @@ def respond(flow: http.HTTPFlow, answer: Answer) -> None:
         for name, value in pairs(flow.response):
             if any(name.lower() == k or (k[-1] == "-" and name.lower().startswith(k)) for k in KEPT_HEADERS):
                 kept.append((name, value))
-    fields = [(k.encode(), v.encode("utf8", "surrogateescape")) for k, v in (*answer.headers, *kept)]
+    fields = [(k.encode("utf8", "surrogateescape"), v.encode("utf8", "surrogateescape")) for k, v in (*answer.headers, *kept)]
     flow.response = http.Response.make(answer.status, answer.body, http.Headers(fields))
 
 
@@ -98,13 +98,14 @@ class HeldResponse:
         before = [data] if data else []
         if self._blind:
             return before
+        if self.ex.reader and self.ex.reader.kept_back:
+            before.insert(0, self.ex.reader.kept_back)
         try:
             chunks = self._tap(data)
         except Exception as fault:  # noqa: BLE001 - as in _safely; this runs for every chunk
             self._blind = True
             self.desk.fault("tap", self.flow, fault)
-            kept_back = self.ex.reader.kept_back if self.ex.reader else b""
-            chunks = [kept_back, *before] if kept_back else before
+            chunks = before
         if len(self.view) < self._view_bytes:
             for chunk in chunks:
                 self.view += chunk[: self._view_bytes - len(self.view)]

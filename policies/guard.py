@@ -16,14 +16,14 @@ from typing import Literal
 
 from policies import evidence, ledger, side_requests, verdicts
 from policies.breaker import Refused, tell
-from policies.calls import Call, Role, Surface
+from policies.calls import Role, Surface
 from policies.decisions import Admission, Commit, Decision, Forward, Reason, Refuse
 from policies.exchange import Exchange
 from policies.findings import Finding, Kind
 from policies.memory import Memory
 from policies.refusals import Remembered
 from policies.replays import is_replay, pace
-from policies.wire import answers, digests, messages
+from policies.wire import answers, history, messages
 from policies.wire.head import Head
 from policies.wire.reader import Reader
 
@@ -226,10 +226,10 @@ class Guard:
 
     # -- afterwards -------------------------------------------------------------------------------------------
 
-    def settle(self, ex: Exchange, outcome: Outcome, now: float, wall: float) -> evidence.Record | None:
-        """What came of it. Called once per exchange, whatever happened; later calls change nothing."""
+    def settle(self, ex: Exchange, outcome: Outcome, now: float, wall: float) -> bool:
+        """What came of it; True where there is evidence to note. Later calls for the same exchange change nothing."""
         if ex.settled or not ex.generation:
-            return None
+            return False
         ex.settled = True
         memory, call = self.memory, ex.call
         if ex.waiting and outcome == "client_left":
@@ -244,9 +244,7 @@ class Guard:
             memory.sessions.finished(call.session, now, call.account)
         if ex.answered and reader is not None and reader.usage_input:
             self._fits(ex, reader.usage_input, wall)
-        if ex.refused_here or (outcome == "client_left" and ex.finding is None):
-            return None
-        return self._evidence(ex, wall)
+        return not ex.refused_here and ex.finding is not None
 
     def _fits(self, ex: Exchange, tokens: int, wall: float) -> None:
         call = ex.call
@@ -256,12 +254,17 @@ class Guard:
             self.memory.refusals.forget_overflows(call.surface.upstream, call.model)
             ex.notes.append(f"learnt window of {call.model} taken back: {tokens} input tokens were answered")
 
-    def _evidence(self, ex: Exchange, wall: float) -> evidence.Record | None:
+    def note(self, ex: Exchange, wall: float) -> evidence.Record:
+        """Keep the evidence of a settled exchange.
+
+        Several passes over its body: for a large one, not on the thread that serves everybody. What it writes to is
+        written to in single steps.
+        """
         finding = ex.tapped or ex.finding
-        if finding is None:
-            return None
+        assert finding
         call = ex.call
         wire = call.surface.wire
+        told = history.History(wire, call.body)
         facts = evidence.Facts(
             wall=wall,
             upstream=call.surface.upstream,
@@ -271,9 +274,9 @@ class Guard:
             account=call.account,
             size=call.size,
             digest=call.digest,
-            prefix=lambda but: digests.prefix(wire, call.body, but),
-            roles=digests.roles(wire, call.body),
-            markers=digests.markers(call.body),
+            prefix=told.prefix,
+            roles=told.roles,
+            markers=history.markers(call.body),
             gap_session=None if ex.gap is None else ex.gap + ex.paced,
             gap_account=ex.account_gap,
             new_connection=ex.new_connection,
@@ -287,13 +290,3 @@ class Guard:
 
 def _whole(wait: float | None) -> int | None:
     return None if wait is None else int(wait)
-
-
-def is_refusal(finding: Finding | None) -> bool:
-    """Whether an upstream's answer was a refusal, for marks and counts."""
-    return finding is not None and finding.kind not in (Kind.ANSWER, Kind.NOTHING)
-
-
-def call_facts(call: Call) -> str:
-    """A request in a few words, for the log; without its query, body or credential."""
-    return f"{call.surface.upstream} {call.method} {call.path}"

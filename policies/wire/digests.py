@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,9 +14,9 @@ from msgspec import Raw
 if TYPE_CHECKING:
     from policies.calls import Wire
 
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _WEB = frozenset({"qwen-web", "zai-web"})
-_SEPARATOR = b"\x1e"
+SEPARATOR = b"\x1e"
 _CACHE_CONTROL = b'"cache_control"'
 _CACHE_CONTROL_FIELD = re.compile(rb'"cache_control"\s*:\s*(?:\{[^{}"]*(?:"(?:[^"\\]|\\.)*"[^{}"]*)*\}|null)\s*(,\s*)?')
 _BILLING_BLOCK = re.compile(rb'"text"\s*:\s*"x-anthropic-billing-header')
@@ -47,11 +47,6 @@ class _System(msgspec.Struct):
     input: Raw = Raw()
 
 
-class _History(msgspec.Struct):
-    messages: Raw = Raw()
-    input: Raw = Raw()
-
-
 class _NativeInput(msgspec.Struct):
     messages: Raw = Raw()
 
@@ -71,7 +66,6 @@ class _Role(msgspec.Struct):
 
 _ASKED = msgspec.json.Decoder(_Asked)
 _SYSTEM = msgspec.json.Decoder(_System)
-_HISTORY = msgspec.json.Decoder(_History)
 _NATIVE = msgspec.json.Decoder(_NativeInput)
 _ITEMS = msgspec.json.Decoder(list[Raw])
 _WEB_MESSAGES = msgspec.json.Decoder(list[_Message])
@@ -79,20 +73,9 @@ _ROLE = msgspec.json.Decoder(_Role)
 
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
-MARKERS = frozenset({
-    "tool_use", "tool_result", "tool_call", "function_call", "function_call_output", "image", "image_url", "input_image",
-    "document", "file", "input_file", "input_audio", "video", "video_url", "thinking", "redacted_thinking", "reasoning",
-    "server_tool_use", "web_search_tool_result",
-})  # fmt: skip
-"""Values of ``type`` in messages and their parts (Anthropic, OpenAI, responses wires)."""
-_TYPE = re.compile(rb'"type":\s*"([a-z_]+)"')
-_KEY_MARKERS = (
-    ("tool_call", b'"tool_calls"', 1 << 25),
-    ("tool_result", b'"tool_call_id"', 1 << 20),
-    ("file", b'"files":[{', 1 << 18),
-)
-"""Kinds that are told by a key, and the largest body in bytes in which each is looked for: a web client's is small, and a
-``tool`` message of a large one shows in the roles."""
+_FIRST_ROLE = re.compile(rb'\[\s*\{\s*"role"\s*:\s*"(\w+)"')
+_NEXT_ITEM = re.compile(r"[\s,]*")
+_PLAIN = json.JSONDecoder(strict=False)
 _ROLE_FIRST = re.compile(rb'\{\s*"role"\s*:\s*"(\w+)"')
 DIGITS = 32
 """Hex digits of a digest."""
@@ -104,105 +87,72 @@ def asked(wire: Wire, body: bytes) -> str:
     Image and video requests are digested whole: their size, count and seed are what is asked.
     """
     if wire in {"images", "videos", "other"}:
-        return _hexdigest([body])
+        return hexdigest([body])
     try:
         head = _ASKED.decode(body)
-    except _UNREADABLE:
-        return _hexdigest([body])
+    except UNREADABLE:
+        return hexdigest([body])
     question = (head.messages, head.input, head.prompt)
     if not any(len(raw) for raw in question):
-        return _hexdigest([body])
+        return hexdigest([body])
     pieces: list[Iterable[bytes | memoryview]] = [[memoryview(head.model)], _system(head.system)]
     pieces += [[memoryview(raw)] for raw in (head.instructions, head.input, head.prompt)]
     pieces += [[memoryview(head.previous_response_id), b",", memoryview(head.conversation)]]
     pieces += [_messages(wire, head.messages), _uncached(head.tools), _uncached(head.functions)]
-    return _hexdigest(part for piece in pieces for part in (*piece, _SEPARATOR))
+    return hexdigest(part for piece in pieces for part in (*piece, SEPARATOR))
 
 
 def system_prompt(wire: Wire, body: bytes) -> str:
     """Hex digest of the system prompt, empty where there is none."""
     try:
         head = _SYSTEM.decode(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return ""
     if _given(head.system):
-        return _hexdigest(_system(head.system))
+        return hexdigest(_system(head.system))
     if _given(head.instructions):
-        return _hexdigest([memoryview(head.instructions)])
-    leading: list[Raw] = []
-    for item in _items(wire, head.messages, head.input):
-        if _role(item) not in _SYSTEM_ROLES:
-            break
-        leading.append(item)
+        return hexdigest([memoryview(head.instructions)])
+    leading = _leading(wire, head)
     if not leading:
         return ""
-    return _hexdigest(part for item in leading for part in _message(wire, item))
+    return hexdigest(part for item in leading for part in message(wire, item))
 
 
-class History:
-    """The messages of one body, read once for what the evidence asks about them."""
-
-    def __init__(self, wire: Wire, body: bytes) -> None:
-        self._wire = wire
-        try:
-            head = _HISTORY.decode(body)
-        except _UNREADABLE:
-            head = _History()
-        self._items = _items(wire, head.messages, head.input)
-        self._hashed = hashlib.sha256()
-        self._count = 0
-
-    @cached_property
-    def roles(self) -> tuple[str, ...]:
-        """In the order of the messages; an item of the responses wire without a role gives its type."""
-        return tuple(_role(item) for item in self._items)
-
-    def prefix(self, but: int = 2) -> str:
-        """Hex digest of all messages but the last ``but``, empty where there are no more than that.
-
-        A later history's ``prefix(added)`` equals an earlier one's ``prefix(0)`` where a client only added messages.
-        Longer prefixes that are asked for after shorter ones go on where those ended.
-        """
-        wanted = len(self._items) - max(0, but)
-        if wanted <= 0:
-            return ""
-        if wanted < self._count:
-            self._hashed, self._count = hashlib.sha256(), 0
-        for item in self._items[self._count : wanted]:
-            for part in (*_message(self._wire, item), _SEPARATOR):
-                self._hashed.update(part)
-        self._count = wanted
-        return self._hashed.hexdigest()[:DIGITS]
+def _leading(wire: Wire, head: _System) -> list[Raw]:
+    """The system messages that a conversation begins with; the rest of a long one is not looked at."""
+    first = _FIRST_ROLE.match(head.messages) if len(head.messages) else None
+    if first is not None and first[1].decode("ascii", "replace") not in _SYSTEM_ROLES:
+        return []
+    leading: list[Raw] = []
+    for item in _first_items(head.messages) if first else items(wire, head.messages, head.input):
+        if role(item) not in _SYSTEM_ROLES:
+            break
+        leading.append(item)
+    return leading
 
 
-def prefix(wire: Wire, body: bytes, but: int = 2) -> str:
-    """``History.prefix`` of a body that is asked once."""
-    return History(wire, body).prefix(but)
-
-
-def roles(wire: Wire, body: bytes) -> tuple[str, ...]:
-    """``History.roles`` of a body that is asked once."""
-    return History(wire, body).roles
-
-
-def markers(body: bytes) -> frozenset[str]:
-    """Kinds of content in a body, by their bytes: a text that quotes one is escaped and does not count."""
-    found = {value.decode() for value in set(_TYPE.findall(body))} & MARKERS
-    return frozenset(found | {name for name, needle, most in _KEY_MARKERS if len(body) <= most and needle in body})
+def _first_items(messages: Raw) -> Iterator[Raw]:
+    """Items one by one. Latin-1 keeps an index into the text an index into the bytes, and JSON's own signs as they are."""
+    data = memoryview(messages)
+    text, at = bytes(data).decode("latin-1"), 1
+    while (at := _NEXT_ITEM.match(text, at).end()) < len(text) and text[at] == "{":  # type: ignore[union-attr]
+        _, end = _PLAIN.raw_decode(text, at)
+        yield Raw(bytes(data[at:end]))
+        at = end
 
 
 def _given(raw: Raw) -> bool:
     return len(raw) > 4 or (len(raw) > 0 and bytes(raw) != b"null")
 
 
-def _hexdigest(parts: Iterable[bytes | memoryview]) -> str:
+def hexdigest(parts: Iterable[bytes | memoryview]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
     return digest.hexdigest()[:DIGITS]
 
 
-def _items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:
+def items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:
     """The messages as slices: ``messages``, else the responses wire's ``input`` list, else native's ``input.messages``."""
     raw = messages
     if not len(raw) and len(given):
@@ -210,32 +160,32 @@ def _items(wire: Wire, messages: Raw, given: Raw) -> list[Raw]:
         if wire == "dashscope-native":
             try:
                 raw = _NATIVE.decode(given).messages
-            except _UNREADABLE:
+            except UNREADABLE:
                 return []
     if not len(raw):
         return []
     try:
         return _ITEMS.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return []
 
 
-def _role(item: Raw) -> str:
+def role(item: Raw) -> str:
     first = _ROLE_FIRST.match(item)
     if first is not None:
         return first[1].decode("ascii", "replace")
     try:
         read = _ROLE.decode(item)
-    except _UNREADABLE:
+    except UNREADABLE:
         return ""
     return read.role or read.type
 
 
-def _message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
+def message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
     if wire in _WEB:
         try:
             message = msgspec.json.decode(item, type=_Message)
-        except _UNREADABLE:
+        except UNREADABLE:
             return [memoryview(item)]
         return _said(message)
     return _uncached(item)
@@ -246,9 +196,9 @@ def _messages(wire: Wire, raw: Raw) -> list[bytes | memoryview]:
         return _uncached(raw)
     try:
         messages = _WEB_MESSAGES.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return [memoryview(raw)]
-    return [part for message in messages for part in (*_said(message), _SEPARATOR)]
+    return [part for message in messages for part in (*_said(message), SEPARATOR)]
 
 
 def _said(message: _Message) -> list[bytes | memoryview]:
@@ -259,7 +209,7 @@ def _system(raw: Raw) -> list[bytes | memoryview]:
     """The system prompt without its billing block and its cache marks."""
     try:
         blocks = _ITEMS.decode(raw) if len(raw) else []
-    except _UNREADABLE:
+    except UNREADABLE:
         return _uncached(raw)  # one text
     kept = [block for block in blocks if _BILLING_BLOCK.search(block) is None]
     return [part for block in kept for part in (*_uncached(block), b",")]

@@ -12,6 +12,8 @@ ANSWER_LIMIT = 1 << 20
 REQUEST_LIMIT = 32 << 20
 """Decoded bytes of a request that are looked at."""
 
+MOST_CODINGS = 4
+"""A body that was encoded more often than this is not read: each layer costs memory, and a header can name a thousand."""
 _SLICE = 64
 """Bytes fed at a time to a decoder that cannot bound its output."""
 _WINDOW_LOG = 23
@@ -184,7 +186,7 @@ def decoder(content_encoding: str, limit: int = ANSWER_LIMIT) -> Decoder | None:
     """A decoder for the header's value, the coding applied last undone first; None where one of them is unknown."""
     names = [name.strip().lower() for name in content_encoding.split(",")]
     names = [name for name in names if name and name != "identity"]
-    if any(name not in STAGES for name in names):
+    if len(names) > MOST_CODINGS or any(name not in STAGES for name in names):
         return None
     return Decoder(tuple(STAGES[name]() for name in reversed(names)), limit)
 

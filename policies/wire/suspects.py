@@ -28,9 +28,15 @@ ROWS: tuple[tuple[bytes, re.Pattern[bytes] | None], ...] = (
 """What a refusal's bytes hold, in lower case: first a plain needle, then the pattern that only a refusal's key or tag has."""
 
 
+_FIRST = re.compile(rb'error|"(?:ret|code|success)|detail|rgv587|captcha|http_st|reason"\s*:\s*"|_tmd_|<|e\.failed')
+"""A part that each row cannot be without, in one pass: this is looked for in every chunk of every stream."""
+
+
 def near(data: bytes, more: Iterable[bytes] = ()) -> bool:
     """False where no refusal can be in the bytes. ``more``: further needles, in lower case."""
     low = data.lower()
+    if _FIRST.search(low) is None and not any(needle in low for needle in more):
+        return False
     for needle, pattern in ROWS:
         if needle in low and (pattern is None or pattern.search(low)):
             return True

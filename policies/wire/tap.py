@@ -187,7 +187,7 @@ class Tap:
         if self._framer.begins(_ANSWER_START):
             self._passed_of_frame = True
             return self._release(chunk)
-        if self._framer.begins(_QUIET):
+        if tail <= HELD_BACK and self._framer.begins(_QUIET):
             return self._release(chunk)
         if tail > HELD_BACK or (self._encoded and self._kept and len(self._kept) + len(chunk) > HELD_BACK):
             return self._too_long(chunk)

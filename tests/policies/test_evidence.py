@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from policies.calls import Wire
 from policies.evidence import Evidence, Facts, Record, refused, to_json
 from policies.findings import ANSWER, Challenge, Finding, Kind
-from policies.wire import digests
+from policies.wire import digests, history
 
 HISTORY = "abc"
 """A conversation, one letter a message; its slices stand for digests."""
@@ -78,8 +78,8 @@ def test_a_changed_history_is_known_by_its_bytes(later: list[str], changed: bool
             FIRST,
             size=len(body),
             digest=digests.asked(Wire.ANTHROPIC, body),
-            prefix=lambda but: digests.prefix(Wire.ANTHROPIC, body, but),
-            roles=digests.roles(Wire.ANTHROPIC, body),
+            prefix=lambda but: history.prefix(Wire.ANTHROPIC, body, but),
+            roles=history.roles(Wire.ANTHROPIC, body),
         )
 
     evidence = Evidence()

@@ -317,7 +317,8 @@ class TestSideRequests:
 
     def test_a_learnt_window_refuses_and_a_success_above_it_releases(self) -> None:
         desk = Desk()
-        text, model = "word " * 9000, {"model": "my-model"}
+        text = "word " * 9000
+        model: dict[str, Any] = {"model": "my-model"}
         assert desk.turn("dashscope", text, body=OVERFLOW, status=400, **model) == Commit()
         assert answer_of(desk.ask("dashscope", text + "x", max_tokens=50, **model)[1]).status == 413
         usage = OK.replace(b'"usage": {}', b'"usage": {"prompt_tokens": 9000}')

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.calls import Wire
-from policies.wire import digests
+from policies.wire import digests, history
 from tests.policies.wire.test_requests import RECORDED
 
 ASKED: dict[str, Any] = {
@@ -171,29 +171,29 @@ def test_a_history_that_only_grew_keeps_its_prefix() -> None:
     def body(messages: object) -> bytes:
         return json.dumps({"messages": messages}).encode()
 
-    earlier = digests.prefix(Wire.ANTHROPIC, body(ASKED["messages"]), 0)
-    assert digests.prefix(Wire.ANTHROPIC, body(grown)) == earlier
-    assert digests.prefix(Wire.ANTHROPIC, body(changed)) != earlier
-    assert digests.prefix(Wire.ANTHROPIC, body(grown[:2])) == digests.prefix(Wire.ANTHROPIC, b"{") == ""
+    earlier = history.prefix(Wire.ANTHROPIC, body(ASKED["messages"]), 0)
+    assert history.prefix(Wire.ANTHROPIC, body(grown)) == earlier
+    assert history.prefix(Wire.ANTHROPIC, body(changed)) != earlier
+    assert history.prefix(Wire.ANTHROPIC, body(grown[:2])) == history.prefix(Wire.ANTHROPIC, b"{") == ""
 
 
 def test_prefixes_of_one_history_are_the_same_in_any_order() -> None:
     body = json.dumps(ASKED).encode()
-    history = digests.History(Wire.ANTHROPIC, body)
-    wanted = [digests.prefix(Wire.ANTHROPIC, body, but) for but in range(6)]
-    assert [history.prefix(but) for but in (2, 1, 0, 3, 0, 5, 2)] == [wanted[but] for but in (2, 1, 0, 3, 0, 5, 2)]
+    read = history.History(Wire.ANTHROPIC, body)
+    wanted = [history.prefix(Wire.ANTHROPIC, body, but) for but in range(6)]
+    assert [read.prefix(but) for but in (2, 1, 0, 3, 0, 5, 2)] == [wanted[but] for but in (2, 1, 0, 3, 0, 5, 2)]
     assert wanted[3:] == ["", "", ""]
     assert len(set(wanted[:3])) == 3
-    assert history.prefix(-1) == wanted[0]
+    assert read.prefix(-1) == wanted[0]
 
 
 def test_roles_are_read_from_messages_items_and_native_input() -> None:
     items = [{"role": "user", "content": "a"}, {"type": "function_call_output", "output": "x"}]
-    assert digests.roles(Wire.ANTHROPIC, json.dumps(ASKED).encode()) == ("user", "assistant", "user")
-    assert digests.roles(Wire.RESPONSES, json.dumps({"input": items}).encode()) == ("user", "function_call_output")
+    assert history.roles(Wire.ANTHROPIC, json.dumps(ASKED).encode()) == ("user", "assistant", "user")
+    assert history.roles(Wire.RESPONSES, json.dumps({"input": items}).encode()) == ("user", "function_call_output")
     native = {"input": {"messages": [{"role": "user", "content": "a"}]}}
-    assert digests.roles(Wire.DASHSCOPE_NATIVE, json.dumps(native).encode()) == ("user",)
-    assert digests.roles(Wire.RESPONSES, b'{"input":"hi"}') == digests.roles(Wire.OPENAI, b"") == ()
+    assert history.roles(Wire.DASHSCOPE_NATIVE, json.dumps(native).encode()) == ("user",)
+    assert history.roles(Wire.RESPONSES, b'{"input":"hi"}') == history.roles(Wire.OPENAI, b"") == ()
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
@@ -204,12 +204,12 @@ def test_markers_name_the_kinds_of_content(separators: tuple[str, str]) -> None:
         {"type": "text", "text": 'he wrote {"type":"document"} and "tool_calls"'},
     ]
     body = json.dumps({"messages": [{"role": "assistant", "content": content}]}, separators=separators).encode()
-    assert digests.markers(body) == {"tool_use", "thinking"}
+    assert history.markers(body) == {"tool_use", "thinking"}
     called = {
         "messages": [{"role": "assistant", "tool_calls": [{"type": "function"}]}, {"role": "tool", "tool_call_id": "1"}]
     }
-    assert digests.markers(json.dumps(called, separators=separators).encode()) == {"tool_call", "tool_result"}
-    assert digests.markers(b"") == frozenset()
+    assert history.markers(json.dumps(called, separators=separators).encode()) == {"tool_call", "tool_result"}
+    assert history.markers(b"") == frozenset()
 
 
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: row["client"])
@@ -224,9 +224,9 @@ def test_a_recorded_request_keeps_its_digest_in_other_spacing_of_flags(row: dict
 def test_any_bytes_are_digested(body: bytes, wire: Wire) -> None:
     assert digests.asked(wire, body)
     digests.system_prompt(wire, body)
-    digests.prefix(wire, body)
-    digests.roles(wire, body)
-    digests.markers(body)
+    history.prefix(wire, body)
+    history.roles(wire, body)
+    history.markers(body)
 
 
 VALUES = st.recursive(
@@ -248,5 +248,5 @@ def test_any_document_is_digested_alike_twice(body: dict[str, object], wire: Wir
     data = json.dumps(body).encode()
     assert digests.asked(wire, data) == digests.asked(wire, data)
     digests.system_prompt(wire, data)
-    digests.prefix(wire, data)
-    digests.roles(wire, data)
+    history.prefix(wire, data)
+    history.roles(wire, data)
