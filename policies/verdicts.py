@@ -52,11 +52,13 @@ def decide(memory: Memory, ex: Exchange, found: Finding, now: float, wall: float
     ex.finding, ex.reason = finding, reason_of(finding).value
     if not ex.generation:
         return _aside(memory, ex, finding)
-    if finding.kind is Kind.ANSWER or finding.ends_answer or finding.honest:
+    if finding.kind is Kind.ANSWER or finding.ends_answer:
         return _let_through(memory, ex, finding, now)
     again = _again(memory, ex, finding, now)
     if again is not None:
         return again
+    if finding.honest:
+        return _let_through(memory, ex, finding, now)
     ledger.account_for(memory, ex, finding, now, wall)
     return _settled(memory, ex, finding, now)
 
@@ -129,9 +131,9 @@ def _let_through(memory: Memory, ex: Exchange, finding: Finding, now: float) -> 
         ledger.answered(memory, ex, now)
         if ex.first is not None:
             ex.comment = f"{_described(ex.first).capitalize()} was sent again in place and answered{_tries(ex)}."
-    else:
-        ledger.ended(memory, ex, now)
-    return _commit(ex)
+        return _commit(ex)
+    ledger.ended(memory, ex, now)
+    return _commit(ex, _attempts(ex, finding))
 
 
 def _again(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Resend | None:
@@ -220,13 +222,11 @@ def _hidden(memory: Memory, ex: Exchange, finding: Finding, now: float | None) -
 
 def _passed(memory: Memory, ex: Exchange, finding: Finding) -> Commit:
     """An honest status of the upstream's own: passes, with at most a header that clients need to act on it."""
-    headers: list[tuple[str, str | None]] = []
+    headers = list(_attempts(ex, finding))
     if finding.kind is Kind.RATE_LIMIT and finding.wait and finding.wait_source in ("body", "text"):
         headers.append(("Retry-After", str(tell(finding.wait, memory.settings.retry_after.cap))))
     if finding.kind in (Kind.QUOTA, Kind.ACCOUNT):
         headers.append(("x-should-retry", "false"))
-    if ex.sends > 1:
-        headers.append(("X-Breakwater", f"{reason_of(finding)}; after {ex.sends} attempts"))
     ex.comment = f"{_described(finding).capitalize()}: passed on{_tries(ex)}." if finding.row else ""
     return _commit(ex, tuple(headers))
 
@@ -242,6 +242,11 @@ def _cut(ex: Exchange) -> Replace:
 def _commit(ex: Exchange, headers: tuple[tuple[str, str | None], ...] = ()) -> Commit:
     ex.committed = True
     return Commit(headers)
+
+
+def _attempts(ex: Exchange, finding: Finding) -> tuple[tuple[str, str | None], ...]:
+    """What a refusal of the upstream's own carries after re-sends."""
+    return (("X-Breakwater", f"{reason_of(finding)}; after {ex.sends} attempts"),) if ex.sends > 1 else ()
 
 
 # -- words ----------------------------------------------------------------------------------------------------

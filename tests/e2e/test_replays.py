@@ -233,6 +233,46 @@ def test_a_short_wait_of_the_upstream_is_respected(agent: Agents) -> None:
     assert gaps(here.sends)[0] >= 0.95
 
 
+HONEST = Reply(529, headers=[JSON, ("Retry-After", "1")], chunks=[compact(OVERLOAD_1305)])
+
+
+def test_an_overload_that_is_told_truthfully_is_sent_again_all_the_same(agent: Agents) -> None:
+    here = agent("zai")
+    here.place.then(HONEST, streamed(ANSWER))
+    assert here.turn().body == b"".join(ANSWER)
+    assert len(here.sends) == 2
+    assert gaps(here.sends)[0] >= 0.95
+
+
+def test_an_overload_that_is_told_truthfully_each_time_passes_and_says_the_attempts(agent: Agents) -> None:
+    here = agent("zai")
+    here.place.then(HONEST, HONEST, HONEST)
+    answer = here.turn()
+    assert (answer.status, answer.retry_after, answer.body) == (529, 1, compact(OVERLOAD_1305))
+    assert answer.header("x-breakwater") == "overload; after 3 attempts"
+    assert len(here.sends) == 3
+
+
+@pytest.mark.parametrize("kind", ["once", "zai"])
+def test_an_overload_that_is_told_truthfully_and_is_not_sent_again_passes_untouched(agent: Agents, kind: str) -> None:
+    here = agent(kind, warm=kind == "once")
+    sent = len(here.place.hits)
+    here.place.then(HONEST).always(streamed(ANSWER))
+    answer = here.turn()
+    assert (answer.status, answer.retry_after, answer.header("x-breakwater")) == (529, 1, None)
+    assert answer.body == compact(OVERLOAD_1305)
+    assert len(here.place.hits) == sent + 1
+
+
+def test_a_refusal_that_another_breakwater_has_told_is_sent_once(agent: Agents) -> None:
+    here = agent("zai")
+    told = [JSON, ("Retry-After", "1"), ("X-Breakwater", "overload")]
+    here.place.then(Reply(529, headers=told, chunks=[compact(OVERLOAD_1305)])).always(streamed(ANSWER))
+    answer = here.turn()
+    assert (answer.status, answer.header("x-breakwater")) == (529, "overload")
+    assert len(here.sends) == 1
+
+
 def test_a_base_of_zero_does_not_wait(agent: Agents) -> None:
     here = agent("nowait")
     here.place.then(REFUSED, REFUSED, streamed(ANSWER))
