@@ -118,6 +118,20 @@ def test_a_stream_that_is_cancelled_during_the_hold_is_noticed_at_once(
 
 
 @pytest.mark.parametrize("port", SIDES)
+def test_a_stream_that_is_cancelled_just_as_its_answer_begins_frees_the_upstream(
+    guarded: Proxy, place: Places, port: int
+) -> None:
+    here = place().always(streamed([event({"type": "ping"})], end="hang"))
+    with H2Connection(guarded, here.host, port) as connection:
+        for turn in range(20):
+            number = connection.open(MESSAGES, asked(f"turn {turn}"), account(here.host))
+            here.wait_hits(turn + 1)
+            connection.cancel(number)
+        for hit in here.hits:
+            here.wait_left(hit)
+
+
+@pytest.mark.parametrize("port", SIDES)
 def test_a_connection_that_closes_with_held_streams_frees_the_upstream(
     guarded: Proxy, place: Places, port: int
 ) -> None:

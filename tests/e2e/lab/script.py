@@ -142,6 +142,10 @@ class Place:
         assert hit.finished_at is not None
         return hit.finished_at
 
+    def wait_ended(self, hit: Hit) -> None:
+        """Block until this request is over, one way or the other."""
+        self._until(lambda: hit.left_at is not None or hit.finished_at is not None, f"the end of {hit.body[-80:]!r}")
+
     def _until(self, true: Callable[[], bool], what: str) -> None:
         with self._changed:
             assert self._changed.wait_for(true, PATIENCE_SECONDS), f"waited in vain for {what}"

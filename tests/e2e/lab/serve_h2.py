@@ -83,7 +83,8 @@ class _Session:
     async def _answer(self, stream: int, place: Place, hit: Hit, reply: Reply) -> None:
         try:
             await self._write(stream, hit, reply)
-        except (ConnectionError, h2.exceptions.StreamClosedError, h2.exceptions.ProtocolError):
+        except (ConnectionError, h2.exceptions.ProtocolError):
+            place.mark(hit, left=True)
             return
         except asyncio.CancelledError:
             raise
