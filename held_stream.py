@@ -28,13 +28,13 @@ from mitmproxy.proxy.layers import http as proto
 from operations.hold import Hold
 from policies.decisions import Commit, Decision, Replace
 
-# mitmproxy 12 has an enum of error codes, mitmproxy 11 status codes.
-_codes: Any = getattr(proto, "ErrorCode", None)
+_codes: Any = getattr(proto, "ErrorCode", None)  # an enum in mitmproxy 12; mitmproxy 11 has status codes
 CANCEL: Any = _codes.CANCEL if _codes else 499
 BROKEN: Any = _codes.GENERIC_SERVER_ERROR if _codes else 502
 
-_names = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
-RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{name}") for name in _names)
+RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(
+    getattr(proto, f"Response{name}") for name in ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
+)
 ProtocolError = proto.RequestProtocolError | proto.ResponseProtocolError
 FRESH_IDS = itertools.count(2**32, 2)
 """Stream ids of re-sends: even, and above anything a client can use."""
@@ -83,8 +83,7 @@ class HeldStream(proto.HttpStream):
         """Stream id whose response events count; None while no request of ours is under way upstream."""
         self._kept: list[bytes] = []
         self._timer: commands.RequestWakeup | None = None
-        self._due = 0.0
-        """When the timer is really due, in monotonic seconds."""
+        self._due = 0.0  # when the timer is really due, in monotonic seconds
         self._stores = bool(getattr(context.options, "store_streamed_bodies", False))  # mitmproxy 12
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -249,7 +248,8 @@ class HeldStream(proto.HttpStream):
         elif left > 0.001:
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
-            yield from self._send()
+            decision = self._hold.due() if self._hold else None
+            yield from (self._obey(decision, whole=True) if decision else self._send())
         elif self.server_state == self.state_hold_response and self._hold is not None:
             decision = self._hold.tick()
             if decision is None:
@@ -276,7 +276,7 @@ class HeldStream(proto.HttpStream):
 
     def _on_broken_upstream(self) -> Decision | None:
         hold = self._hold
-        if hold is not None and self.server_state == self.state_hold_response:
+        if hold and self.server_state == self.state_hold_response:
             return hold.finish(cut=True)
         if hold is not None and self.server_state == self.state_wait_for_response_headers:
             return hold.unsent()  # the hold of the attempt before: this one never got an answer

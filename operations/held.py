@@ -89,6 +89,9 @@ class HeldResponse:
     def pause(self) -> float:
         return self._safely("clock", lambda: self.desk.guard.deadline(self.ex) - time.monotonic(), 0.0)
 
+    def due(self) -> Decision | None:
+        return self._safely("due", self._due, None)
+
     def unsent(self) -> Decision | None:
         return self._safely("unsent", self._unsent, None)
 
@@ -106,10 +109,13 @@ class HeldResponse:
             self._blind = True
             self.desk.fault("tap", self.flow, fault)
             chunks = before
+        self._keep(chunks)
+        return chunks
+
+    def _keep(self, chunks: list[bytes]) -> None:
         if len(self.view) < self._view_bytes:
             for chunk in chunks:
                 self.view += chunk[: self._view_bytes - len(self.view)]
-        return chunks
 
     def _feed(self, data: bytes) -> Decision | None:
         reader, now = self.ex.reader, time.monotonic()
@@ -128,6 +134,10 @@ class HeldResponse:
         if now < self.desk.guard.deadline(self.ex):
             return None
         return self._decided(self.desk.guard.expire(self.ex, now, time.time()))
+
+    def _due(self) -> Decision | None:
+        decision = self.desk.guard.due(self.ex, time.monotonic())
+        return None if decision is None else self._decided(decision)
 
     def _unsent(self) -> Decision | None:
         decision = self.desk.guard.unsent(self.ex, time.monotonic())
@@ -188,6 +198,7 @@ class Watched(HeldResponse):
     def __call__(self, data: bytes) -> list[bytes]:
         if not self._blind:
             self._safely("watch", lambda: self._watch(data), None)
+        self._keep([data])
         return [data] if data else []
 
     def _watch(self, data: bytes) -> None:

@@ -32,5 +32,8 @@ class Hold(Protocol):
     def pause(self) -> float:
         """Seconds until the next ``tick`` is due."""
 
+    def due(self) -> Decision | None:
+        """Asked when the wait before a re-send is over; None: send."""
+
     def unsent(self) -> Decision | None:
         """Say what to do when a re-send could not reach the upstream; None: as for any failed request."""

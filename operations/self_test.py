@@ -37,6 +37,9 @@ class _Probe:
     def pause(self) -> float:
         return LOOK_SECONDS
 
+    def due(self) -> Decision | None:
+        return None
+
     def unsent(self) -> Decision | None:
         return None
 

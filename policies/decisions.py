@@ -33,7 +33,7 @@ class Reason(StrEnum):
     ACCOUNT_BLOCKED = "account_blocked"
     REMEMBERED_OVERFLOW = "remembered_overflow"
     REMEMBERED_BODY_SIZE = "remembered_body_size"
-    SIDE_REQUEST = "side_request_too_large"
+    SIDE_REQUEST = "side_request_over_window"
 
 
 @dataclass(frozen=True, slots=True)

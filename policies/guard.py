@@ -208,6 +208,13 @@ class Guard:
             return Commit()
         return self.decide(ex, finding, now, wall)
 
+    def due(self, ex: Exchange, now: float) -> Decision | None:
+        """The wait before a re-send is over; where the breaker has left closed meanwhile, the refusal before it stands."""
+        if self.memory.breaker(ex.call).closed:
+            return None
+        ex.sends, ex.waiting = ex.sends - 1, False
+        return self.unsent(ex, now)
+
     def unsent(self, ex: Exchange, now: float) -> Decision | None:
         """A re-send could not reach the upstream: the refusal before it stands, told after the sends there were."""
         if ex.finding is None or ex.committed:

@@ -85,6 +85,9 @@ class ScriptedHold:
     def pause(self) -> float:
         return 2.0
 
+    def due(self) -> Decision | None:
+        return None
+
     def unsent(self) -> Decision | None:
         return self._replace()
 

@@ -485,7 +485,6 @@ def test_a_client_that_leaves_while_the_second_send_is_out_cancels_it(agent: Age
     assert here.place.wait_left(second) - left < 1
 
 
-@pytest.mark.xfail(strict=True, reason="the layer does not ask again whether it may send when the wait is over")
 def test_a_breaker_that_opens_meanwhile_stops_the_attempts(proxy: Proxy, agent: Agents) -> None:
     here = agent("waiting")
     mark = proxy.log_lines

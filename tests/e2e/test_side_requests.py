@@ -84,7 +84,7 @@ def main(count: int, model: str = "small-1", wire: str = "anthropic") -> bytes:
     return asked(words(count), model=model)
 
 
-def refused(answer: Answer, reason: str = "side_request_too_large") -> None:
+def refused(answer: Answer, reason: str = "side_request_over_window") -> None:
     """A 413 that no client tries again, and none takes for a limit of its main conversation."""
     assert (answer.status, answer.header("x-breakwater")) == (413, reason), answer.raw
     assert answer.header("retry-after") is None
@@ -119,7 +119,6 @@ def test_an_oversize_side_request_is_a_413_and_not_sent(agent: Agents, wire: str
     assert here.place.hits == []
 
 
-@pytest.mark.xfail(strict=True, reason="the reason code side_request_too_large has the words in it")
 def test_not_even_a_header_of_a_413_says_the_words_that_make_clients_cut_a_conversation(agent: Agents) -> None:
     answer = agent().send(side(OVERSIZE))
     assert answer.status == 413
