@@ -18,7 +18,7 @@ from mitmproxy.addonmanager import Loader
 
 import held_stream
 from operations import cautions, content_view, handover, page, state_file, status_of
-from operations.actions import act
+from operations.actions import act, is_killed, settle_killed
 from operations.backtest import Backtest
 from operations.commands import Commands
 from operations.config_watch import ConfigWatch
@@ -130,7 +130,10 @@ class Breakwater:
         if self._watch and (text := self._watch.poll()) is not None:
             logger.info("Breakwater: %s has changed", self._watch.path)
             self._take(text)
-        if self.desk and self.desk.unsaved:
+        if self.desk is None:
+            return
+        settle_killed(self.desk)
+        if self.desk.unsaved:
             self.desk.save(_state_path(self.desk.memory.settings))
 
     def done(self) -> None:
@@ -141,7 +144,7 @@ class Breakwater:
         if self._demo_address:
             handover.keep(self._demo.stop())
         content_view.unregister()
-        if self.desk and self._backtest is None:
+        if self.desk and ctx.options.server:
             self.desk.save(_state_path(self.desk.memory.settings))
             handover.leave(self.desk)
         self.desk = None
@@ -214,7 +217,8 @@ class Breakwater:
             return
         try:
             if not flow.live and flow not in self.desk.live:
-                self._judge_again(flow)
+                if not is_killed(flow):
+                    self._judge_again(flow)
             elif flow.error:
                 self.desk.error(flow)
             else:

@@ -1,8 +1,11 @@
-"""What a person may do to the state: the page's buttons and the commands."""
+"""What a person may do to the state: the page's buttons and the commands, and flows killed in mitmweb."""
 
 from __future__ import annotations
 
 import time
+
+from mitmproxy import http
+from mitmproxy.flow import Error
 
 from operations.desk import Desk
 from policies.breaker import Breaker, Transition
@@ -29,6 +32,18 @@ def act(desk: Desk, action: str, upstream: str | None, model: str | None) -> str
     if action == "open" and any(breaker.closed for breaker in breakers):
         raise ValueError(f"The breaker of {upstream} is disabled (breaker.open_seconds: 0).")
     return f"Breaker of {upstream} {'opened' if action == 'open' else 'closed'}."
+
+
+def is_killed(flow: http.HTTPFlow) -> bool:
+    return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
+
+
+def settle_killed(desk: Desk) -> None:
+    """Settle what was killed by hand: mitmproxy says so with the upstream's next bytes, and a probe cannot wait for them."""
+    for flow in [flow for flow in desk.live if is_killed(flow)]:
+        desk.error(flow)
+        flow.intercepted = True  # one that was intercepted would wait for ever, and its client with it
+        flow.resume()  # type: ignore[no-untyped-call]
 
 
 def _move(breaker: Breaker, action: str, now: float) -> Transition | None:

@@ -1,6 +1,6 @@
 """The content view "Breakwater": why a flow was decided as it was, and what a stream said, as text.
 
-It shows `flow.metadata["breakwater"]` and what was kept of the stream, on mitmproxy 11 (`View`) and 12 (`Contentview`).
+It shows `flow.metadata["breakwater"]` and the answer as text, on mitmproxy 11 (`View`) and 12 (`Contentview`).
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def unregister() -> None:
 
 def describe(flow: object) -> str:
     """The decision trace, below it the replaced body and the stream's answer. Never raises, always bounded."""
-    decided, kept = _decided(flow), _kept(flow)
-    if decided is None or not kept:
+    decided, body = _decided(flow), _body(flow)
+    if decided is None or not body:
         return explain(flow)
-    answer = assemble(str(decided.get("wire", "")), kept)
-    lines = [explain(flow), "", "── the stream's answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
+    answer = assemble(str(decided.get("wire", "")), body)
+    lines = [explain(flow), "", "── the answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
     return "\n".join("\n".join(lines).split("\n")[:LINES_AT_MOST])
 
 
@@ -112,19 +112,14 @@ def _decided(flow: object) -> Mapping[str, object] | None:
     return decided if isinstance(decided, Mapping) and decided else None
 
 
-def _kept(flow: object) -> bytes:
-    """The beginning of the stream, decoded.
-
-    It hangs on the response alone: metadata is saved with a flow and searched by `~meta`, where a model's words would
-    be found as if they were a reason.
-    """
+def _body(flow: object) -> bytes:
+    """The upstream's body, or its beginning, decoded; empty for an answer of our own."""
     response = getattr(flow, "response", None)
-    view = getattr(getattr(response, "stream", None), "view", None)
-    if not isinstance(response, http.Response) or not isinstance(view, bytearray):
+    if not isinstance(response, http.Response) or "x-breakwater" in response.headers:
         return b""
-    encoding = response.headers.get("content-encoding", "")
-    decoder = encodings.decoder(encoding, 4 * len(view)) if encoding else None
-    return decoder.feed(bytes(view)) if decoder else bytes(view)
+    body, encoding = response.raw_content or b"", response.headers.get("content-encoding", "")
+    decoder = encodings.decoder(encoding, 4 * len(body)) if encoding else None
+    return decoder.feed(body) if decoder else body
 
 
 def _trace(decided: Mapping[str, object]) -> Iterator[str]:

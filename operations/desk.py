@@ -177,6 +177,7 @@ class Desk:
     def _settled(self, flow: http.HTTPFlow, ex: Exchange, outcome: Outcome) -> None:
         noteworthy = self.guard.settle(ex, outcome, time.monotonic(), time.time())
         notes.describe(flow, ex)
+        notes.keep_answer(flow)
         self.unsaved = self.unsaved or bool(ex.notes)  # a window was taken back
         self._log(flow, ex)
         if noteworthy and ex.call.size > LARGE_BYTES:

@@ -27,6 +27,20 @@ def describe(flow: http.HTTPFlow, ex: Exchange) -> None:
         flow.marked = mark
 
 
+def keep_answer(flow: http.HTTPFlow) -> None:
+    """Make the kept beginning of a stream the flow's content, where mitmproxy has it of an answer that is not streamed.
+
+    Not its metadata: ``~meta`` would find a model's words as if they were a reason.
+    """
+    response = flow.response
+    if response is None or response.raw_content is not None:
+        return
+    view = getattr(response.stream, "view", None)
+    if view:
+        response.raw_content = bytes(view)
+        view.clear()
+
+
 def _facts(ex: Exchange) -> dict[str, Any]:
     finding, surface = ex.tapped or ex.finding, ex.call.surface
     facts: dict[str, Any] = {
