@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -9,6 +10,7 @@ from http.cookiejar import CookieJar
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
@@ -44,6 +46,8 @@ class Web(Proxy):
         assert found
         self.port, self.web_url = int(found[1]), WEB_AT.findall(self.log)[0]
         self._ask("/" + (f"?{urlsplit(self.web_url).query}" if "?" in self.web_url else ""))
+        with contextlib.suppress(HTTPError):  # the page's WebSocket, which brings the token that a POST has to carry
+            self._ask("/updates")
         return self
 
     def flows(self) -> Any:
