@@ -144,3 +144,8 @@ def test_plain_text_under_a_coding_is_broken(name: str) -> None:
     own = decoder(name)
     assert own.feed(b'{"ret":["FAIL_SYS_USER_VALIDATE"]} and some more bytes of it') == b""
     assert own.broken
+
+
+def test_a_header_that_names_codings_without_end_is_not_followed() -> None:
+    assert decoder("gzip, br, gzip, zstd") is not None
+    assert decoder(", ".join(["gzip"] * 1000)) is None

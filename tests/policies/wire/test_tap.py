@@ -278,3 +278,11 @@ def test_an_answer_with_an_error_status_passes_whatever_comes_after_its_commit()
     own.cap()
     body = CREATED + b'data: {"error":{"code":"1302"}}\n\n'
     assert tapped(own, body)[:2] == (body, [])
+
+
+@pytest.mark.timeout(20)
+def test_comment_lines_without_end_cost_no_more_than_their_bytes() -> None:
+    own = reader()
+    own.cap()
+    body = b": keep-alive\n" * 10_000
+    assert tapped(own, body, 1)[:2] == (body, [])
