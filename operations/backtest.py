@@ -9,8 +9,10 @@ from mitmproxy import http
 from operations import notes
 from operations.desk import Desk
 from operations.held import head_of
+from operations.recorded import Recorded
 from policies import report
 from policies.decisions import Decision, Refuse, Replace, Resend
+from policies.evidence import Record
 from policies.exchange import Exchange
 from policies.memory import Memory
 from policies.settings import Settings
@@ -22,6 +24,7 @@ class Backtest:
 
     def __init__(self, settings: Settings) -> None:
         self._desk = Desk(settings, {})
+        self._recorded = Recorded(settings)
         self.outcomes: Counter[str] = Counter()
         self.seen = 0
 
@@ -29,12 +32,17 @@ class Backtest:
     def memory(self) -> Memory:
         return self._desk.memory
 
+    @property
+    def evidence(self) -> tuple[Record, ...]:
+        return self._recorded.evidence
+
     def judge(self, flow: http.HTTPFlow) -> None:
         """Mark one flow with what would have become of it."""
         self.seen += 1
         ex = self._desk.exchange(flow, flow.request.timestamp_start)
         if ex is None:
             return
+        self._recorded.note(flow, ex.call)
         guard, start = self._desk.guard, flow.request.timestamp_start
         admission = guard.admit(ex, start, start)
         if isinstance(admission, Refuse):
@@ -52,8 +60,7 @@ class Backtest:
             self._note(flow, ex, f"answered {decision.answer.status}: {decision.answer.reason}", "would have been replaced")
         elif ex.tapped is not None:
             self._note(flow, ex, f"ended in its stream: {ex.reason}", "would have been ended in its stream")
-        if guard.settle(ex, "done", end, end):
-            guard.note(ex, start)
+        guard.settle(ex, "done", end, end)
 
     def _decide(self, flow: http.HTTPFlow, ex: Exchange, end: float) -> Decision | None:
         assert flow.response
@@ -73,6 +80,7 @@ class Backtest:
         self.outcomes[f"{ex.call.surface.upstream}: {outcome}"] += 1
         ex.comment = f"{words}. {ex.comment}"
         notes.describe(flow, ex)
+        flow.metadata[notes.METADATA]["backtest"] = True
 
     def summary(self) -> str:
         lines = [f"Breakwater: {self.seen} flows read, {sum(self.outcomes.values())} would have gone otherwise"]
@@ -80,4 +88,4 @@ class Backtest:
         return "\n".join(lines)
 
     def report(self) -> str:
-        return report.as_text(report.report(self.memory.evidence.records()))
+        return report.as_text(report.report(self.evidence))

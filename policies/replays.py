@@ -113,9 +113,9 @@ class Recent(Generic[Key]):
             self._times.popitem(last=False)
 
     def since(self, key: Key, now: float) -> float | None:
-        """Seconds since it happened, None where that is unknown or too long ago."""
+        """Seconds since it happened, None where that is unknown, too long ago, or (in a recording) still to come."""
         time = self._times.get(key)
-        return None if time is None or self._old(time, now) else now - time
+        return None if time is None or time > now or self._old(time, now) else now - time
 
     def clear(self) -> None:
         self._times.clear()

@@ -1,0 +1,101 @@
+"""The evidence in a recording: what its exchanges were, whatever these rules would have made of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mitmproxy import connection, http
+
+from operations.desk import Desk
+from operations.held import head_of
+from operations.notes import METADATA
+from policies import verdicts
+from policies.calls import Call
+from policies.decisions import Reason
+from policies.evidence import Record
+from policies.exchange import Exchange
+from policies.findings import Challenge, Finding, Kind
+from policies.settings import Settings
+
+NEVER_SENT = frozenset({
+    Reason.BREAKER_OPEN, Reason.PROBE_OUT, Reason.REMEMBERED_WAIT, Reason.ACCOUNT_BLOCKED, Reason.REMEMBERED_OVERFLOW,
+    Reason.REMEMBERED_BODY_SIZE, Reason.SIDE_REQUEST,
+})  # fmt: skip
+"""Reasons of answers that were given without asking the upstream."""
+EAGER_SECONDS = 3.0
+"""Before its first request, that an upstream is connected to by mitmproxy's eager strategy."""
+CONNECTIONS = 10_000
+_CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, reason in verdicts.CHALLENGES.items()}
+
+
+class Recorded:
+    """Rules that only look on, so that what they would have refused still counts as the exchange that it was."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._desk = Desk(replace(settings, mode="observe"), {})
+        self._connections: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def evidence(self) -> tuple[Record, ...]:
+        return self._desk.memory.evidence.records()
+
+    def note(self, flow: http.HTTPFlow, call: Call) -> None:
+        """Keep the evidence of one flow, where it was sent and answered."""
+        start, guard = flow.request.timestamp_start, self._desk.guard
+        fresh = self._fresh(flow.server_conn, start)
+        if flow.response is None or _reason(flow.response) in NEVER_SENT:
+            return
+        ex = Exchange(flow.id, call, start, flow.request.host, new_connection=fresh)
+        guard.admit(ex, start, start)
+        end = flow.response.timestamp_end or start
+        known = _known(flow)
+        head, body = head_of(flow.response), flow.response.raw_content or b""
+        if not ex.generation or not guard.reads(ex, head):
+            return
+        guard.begin(ex, head, end)
+        assert ex.reader
+        finding = _then(flow.response, known) or ex.reader.feed(body) or ex.reader.finish(cut=False)
+        guard.decide(ex, finding, end, end)
+        if ex.committed and (tapped := ex.reader.tap(body).finding) is not None:
+            guard.tapped(ex, tapped, end)
+        attempts = known.get("attempts")
+        ex.sends = attempts if isinstance(attempts, int) and attempts > 1 else 1
+        if guard.settle(ex, "done", end, end):
+            guard.note(ex, start)
+
+    def _fresh(self, wire: connection.Server, asked: float) -> bool | None:
+        """Whether the upstream connection was made for this request; None where the flow does not say."""
+        seen = wire.id in self._connections
+        self._connections[wire.id] = None
+        if len(self._connections) > CONNECTIONS:
+            self._connections.popitem(last=False)
+        if seen or wire.timestamp_start is None:
+            return False if seen else None
+        return wire.timestamp_start >= asked - EAGER_SECONDS
+
+
+def _reason(response: http.Response) -> str:
+    """The reason code of an answer of our own, empty for an upstream's."""
+    return str(response.headers.get("X-Breakwater", "")).partition(";")[0].strip()
+
+
+def _known(flow: http.HTTPFlow) -> Mapping[str, Any]:
+    """What was noted while it was live; what an earlier look at the recording noted never happened."""
+    known = flow.metadata.get(METADATA)
+    return known if isinstance(known, Mapping) and not known.get("backtest") else {}
+
+
+def _then(response: http.Response, known: Mapping[str, Any]) -> Finding | None:
+    """What an answer of our own stood for; None where the flow has the upstream's."""
+    reason = _reason(response)
+    if not reason:
+        return None
+    if challenge := _CHALLENGES.get(reason):
+        return Finding(Kind.CHALLENGE, row=str(known.get("row", "")), challenge=challenge)
+    with contextlib.suppress(ValueError):
+        return Finding(Kind(reason), row=str(known.get("row", "")))
+    return None
