@@ -93,8 +93,8 @@ class Reloadable(Proxy):
         shutil.copy(PROJECT / "addon.py", self.addon_path)
         for room in ROOMS:
             (copied / room).symlink_to(PROJECT / room)
-        config = f"breakwater_config={folder / 'config.yaml'}"
-        super().__init__(folder, upstream, addon=False, scripts=(self.addon_path,), options=(config,), **more)
+        options = (f"breakwater_config={folder / 'config.yaml'}", *more.pop("options", ()))
+        super().__init__(folder, upstream, addon=False, scripts=(self.addon_path,), options=options, **more)
 
     def touch(self) -> None:
         """Make mitmproxy load the addon again, and wait until it has."""
