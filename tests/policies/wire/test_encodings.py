@@ -147,5 +147,5 @@ def test_plain_text_under_a_coding_is_broken(name: str) -> None:
 
 
 def test_a_header_that_names_codings_without_end_is_not_followed() -> None:
-    assert decoder("gzip, br, gzip, zstd") is not None
-    assert decoder(", ".join(["gzip"] * 1000)) is None
+    assert decoder_or_none("gzip, br, gzip, zstd") is not None
+    assert decoder_or_none(", ".join(["gzip"] * 1000)) is None
