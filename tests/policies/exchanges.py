@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from policies.calls import Call
@@ -39,6 +40,7 @@ SURFACES = {
 _ids = itertools.count(1)
 
 
+@cache
 def settings(text: str = "") -> Settings:
     return parse(text, "config.yaml", {}, BUILT_IN)
 
