@@ -51,7 +51,8 @@ class Proxies:
 
     def __call__(self, config: Mapping[str, Any] | None = None, *, addon: bool = True, **more: Any) -> Proxy:
         key = json.dumps([config, addon, more], default=str, sort_keys=True)
-        if key not in self._running:
+        if key not in self._running or self._running[key].process.poll() is not None:
+            # One that died has failed its own test; the others get a new one.
             self._running[key] = self.fresh(config, addon=addon, **more).start()
         return self._running[key]
 
