@@ -7,6 +7,7 @@ import hashlib
 import logging
 import secrets
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -232,7 +233,8 @@ class Desk:
         words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
         if kind not in self.faults:
             logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
-            logger.debug("Breakwater: %s", words, exc_info=fault)
+            # Where, but not the exception's own words: they may quote what was being read.
+            logger.debug("Breakwater: %s, at\n%s", words, "".join(traceback.format_tb(fault.__traceback__)))
         self.faults.setdefault(kind, words)
         self.counters.fault(kind)
 

@@ -52,12 +52,12 @@ class _App(Flask):
     """Says a fault once of its kind: the page asks again every two seconds."""
 
     def log_exception(self, exc_info: Any) -> None:
-        kind, fault, trace = exc_info
+        kind, _, trace = exc_info
         words = f"{kind.__name__} {'in ' + traceback.extract_tb(trace)[-1].name if trace else ''}".strip()
         if words not in self.extensions:
             self.extensions[words] = True
             logger.warning("Breakwater: the status page cannot be shown (%s); traffic is not concerned", words)
-            logger.debug("Breakwater: status page", exc_info=fault)
+            logger.debug("Breakwater: status page, at\n%s", "".join(traceback.format_tb(trace)))
 
 
 def make_app(source: Source) -> Flask:

@@ -148,7 +148,7 @@ def watched(proxies: Proxies, tmp_path_factory: pytest.TempPathFactory) -> Itera
     }
     proxy = proxies.fresh(
         config,
-        scripts=(LAB / "notebook.py",),
+        scripts=(LAB / "notebook.py", LAB / "faulty.py"),
         options=("termlog_verbosity=debug", f"save_stream_file={folder / 'saved.flow'}"),
     ).start()
     yield proxy
@@ -261,3 +261,12 @@ def test_no_canary_gets_into_anything_that_is_written_or_shown(watched: Proxy, p
         if canary in text
     }
     assert not found, "\n".join(f"{key}: …{text}…" for key, text in found.items())
+
+
+def test_the_words_of_an_exception_are_not_logged_since_they_may_quote_a_body(watched: Proxy, place: Places) -> None:
+    here, mark, failing = place().then(streamed(answer())), watched.log_lines, "policies.guard:Guard.decide"
+    sent = ask(watched, here.url(MESSAGES), body("a fault"), [*HEADERS, ("x-lab-fault", failing)])
+    assert sent.status == 200
+    assert "LabError in judge" in watched.log_since(mark)
+    assert ", at" in watched.log_since(mark)
+    assert failing not in watched.log_since(mark)
