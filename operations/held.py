@@ -34,7 +34,7 @@ class Desk(Protocol):
 
 
 def head_of(response: http.Response) -> Head:
-    return Head(response.status_code, tuple(pairs(response)))
+    return Head(response.status_code, tuple(pairs(response)), response.timestamp_start)
 
 
 def pairs(message: http.Message) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ class Head:
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     """Pairs in wire order; names in any case."""
+    received: float | None = None
+    """Unix seconds, for a wait that is told as a date by an upstream that sends no Date."""
 
     def get(self, name: str) -> str:
         """The first value of a header, name in lower case; empty where absent."""

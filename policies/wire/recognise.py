@@ -220,7 +220,7 @@ class Recogniser:
         if kind is Kind.RATE_LIMIT and not found.known and ((wait or 0) > LONG_WAIT or waits.reset_in(words)):
             kind, transient = Kind.QUOTA, False
         told = bool(head.get("x-breakwater"))
-        in_range = head.status in (503, 529) and 1 <= (waits.in_header(head) or 0) < 60
+        in_range = head.status in (503, 529) and waits.kept_as_it_is(head)
         return Finding(
             kind=kind,
             row=found.row,

@@ -57,15 +57,20 @@ def wait_of(head: Head, fields: Iterable[Mapping[str, object]], words: str) -> t
 
 
 def in_header(head: Head) -> float | None:
-    """Retry-After in seconds; a date counts from the answer's own Date. Then ``retry-after-ms``."""
+    """Retry-After in seconds; a date counts from the answer's own Date, else from when it came. Then ``retry-after-ms``."""
     value = head.get("retry-after").strip()
     seconds = _number(value)
     if seconds is None and value:
-        seconds = _until(value, head.get("date"))
+        seconds = _until(value, head)
     if seconds is None:
         milliseconds = _number(head.get("retry-after-ms"))
         seconds = milliseconds / 1000 if milliseconds else None
     return seconds
+
+
+def kept_as_it_is(head: Head) -> bool:
+    """True for a Retry-After that every client keeps: seconds from 1 to 59, no date, no ``retry-after-ms`` alone."""
+    return 1 <= (_number(head.get("retry-after")) or 0) < 60
 
 
 def in_words(words: str) -> float | None:
@@ -126,10 +131,12 @@ def _sane(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) and 0 < seconds <= LONGEST else None
 
 
-def _until(date: str, now: str) -> float | None:
+def _until(date: str, head: Head) -> float | None:
     try:
-        then, since = parsedate_to_datetime(date), parsedate_to_datetime(now)
-        return _sane((_zoned(then) - _zoned(since)).total_seconds())
+        then = _zoned(parsedate_to_datetime(date)).timestamp()
+        sent = head.get("date")
+        since = _zoned(parsedate_to_datetime(sent)).timestamp() if sent else head.received
+        return None if since is None else _sane(then - since)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 

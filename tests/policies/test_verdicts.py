@@ -1,0 +1,65 @@
+"""What the client is told for each kind of finding: status, wait and headers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from policies.decisions import Answer, Commit, Decision, Replace
+from policies.exchange import Exchange
+from policies.wire.head import Head
+from tests.policies.exchanges import Desk
+
+OVERLOAD = b'{"error":{"code":"1305","message":"The service may be temporarily overloaded"}}'
+LIMITED: dict[str, Any] = {"error": {"code": "1302", "message": "Rate limit reached for requests"}}
+
+
+def told(decision: Decision) -> Answer:
+    assert isinstance(decision, Replace), decision
+    return decision.answer
+
+
+def header(answer: Answer, name: str) -> str | None:
+    return {k.lower(): v for k, v in answer.headers}.get(name)
+
+
+def reply(desk: Desk, ex: Exchange, status: int, body: bytes, received: float, **headers: str) -> Decision:
+    fields = {"content-type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    desk.guard.begin(ex, Head(status, tuple(fields.items()), received), desk.now)
+    assert ex.reader
+    finding = ex.reader.feed(body) or ex.reader.finish(cut=False)
+    return desk.guard.decide(ex, finding, desk.now, desk.wall)
+
+
+class TestAnOverloadThatIsToldAlready:
+    @pytest.mark.parametrize("wait", ["1", "30", "59"])
+    def test_passes_with_a_wait_that_clients_keep(self, wait: str) -> None:
+        desk = Desk()
+        assert desk.reply(desk.sent("zai"), OVERLOAD, 529, retry_after=wait) == Commit()
+
+    @pytest.mark.parametrize(
+        ("headers", "seconds"),
+        [
+            ({}, "30"),
+            ({"retry_after": "0"}, "30"),
+            ({"retry_after": "60"}, "59"),
+            ({"retry_after": "3600"}, "59"),
+            ({"retry_after_ms": "20000"}, "20"),
+            ({"retry_after": "Wed, 21 Oct 2026 07:28:20 GMT", "date": "Wed, 21 Oct 2026 07:28:00 GMT"}, "20"),
+        ],
+    )
+    def test_is_told_again_with_one_that_they_do_not(self, headers: dict[str, str], seconds: str) -> None:
+        desk = Desk()
+        answer = told(desk.reply(desk.sent("zai"), OVERLOAD, 529, **headers))
+        assert (answer.status, header(answer, "retry-after")) == (529, seconds)
+
+
+def test_a_date_counts_from_when_the_answer_came_where_it_has_no_date_of_its_own() -> None:
+    desk = Desk()
+    ex = desk.sent("zai-openai")
+    answer = told(
+        reply(desk, ex, 200, json.dumps(LIMITED).encode(), 1792567680.0, retry_after="Wed, 21 Oct 2026 07:28:20 GMT")
+    )
+    assert (answer.status, header(answer, "retry-after")) == (429, "20")
