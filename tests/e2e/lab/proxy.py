@@ -106,6 +106,8 @@ class Proxy:
         command += ["--mode", self.mode]
         for script in scripts:
             command += ["-s", str(script)]
+        named = {option.partition("=")[0] for option in self._options}
+        options = [option for option in options if option.partition("=")[0] not in named]
         for option in (*options, *self._options):
             command += ["--set", option]
         return command
