@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from policies import evidence, ledger, side_requests, verdicts
-from policies.breaker import Refused, tell
+from policies import evidence, ledger, refused_here, side_requests, verdicts
+from policies.breaker import Refused
 from policies.calls import Role, Surface
-from policies.decisions import Admission, Commit, Decision, Forward, Reason, Refuse
+from policies.decisions import Admission, Commit, Decision, Forward, Reason, Refuse, Replace
 from policies.exchange import Exchange
 from policies.findings import Finding, Kind
 from policies.memory import Memory
-from policies.refusals import Remembered
 from policies.replays import is_replay, pace
 from policies.wire import answers, history, messages
 from policies.wire.head import Head
@@ -53,13 +52,15 @@ class Guard:
             if self.memory.settings.mode == "enforce":
                 ex.refused_here = True
                 return refusal
-        ex.paced = pace(ex.gap, self.memory.replay_settings(ex.call)) if ex.replay else 0.0
+        self._observed(ex)
+        paced = ex.replay and self.memory.settings.mode == "enforce"
+        ex.paced = pace(ex.gap, self.memory.replay_settings(ex.call)) if paced else 0.0
         return Forward(ex.paced)
 
     def _admit(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
         if ex.call.surface.role is Role.PREPARATION:
             refused = self.memory.breaker(ex.call).preparation(now)
-            return None if refused is None else self._breaker_refusal(ex, refused)
+            return None if refused is None else refused_here.breaker_open(self.memory, ex, refused)
         if not ex.generation:
             return None
         self._place(ex, now)
@@ -70,7 +71,7 @@ class Guard:
         ex.breaker_before = breaker.state(now).state.value
         ticket = breaker.admit(now)
         if isinstance(ticket, Refused):
-            return self._breaker_refusal(ex, ticket)
+            return refused_here.breaker_open(self.memory, ex, ticket)
         ex.ticket = ticket
         return None
 
@@ -109,54 +110,10 @@ class Guard:
         if found is None or (found.kind == "wait" and not self.memory.settings.retry_after.enforce):
             return None
         if found.kind in ("wait", "blocked"):
-            return self._told_again(ex, found)
+            return refused_here.told_again(self.memory, ex, found)
         if found.kind == "overflow" and not (ex.side and self.memory.settings.side_requests.enabled):
             return None
-        return self._hopeless(ex, found)
-
-    def _told_again(self, ex: Exchange, found: Remembered) -> Refuse:
-        wait = tell(found.left, self.memory.settings.retry_after.cap)
-        blocked = found.kind == "blocked"
-        reason = Reason.ACCOUNT_BLOCKED if blocked else Reason.REMEMBERED_WAIT
-        text = (
-            messages.blocked(ex.site, wait=found.left)
-            if blocked
-            else messages.remembered_wait(ex.site, wait=found.left)
-        )
-        answer = answers.overloaded(
-            ex.call.surface.wire, reason=reason, message=text, wait=wait, challenge=False, request_id=ex.request_id
-        )
-        what = "this account is blocked upstream" if blocked else "the same request was refused and its wait is not over"
-        return Refuse(answer, f"Refused here: {what}, {wait} s left to wait.", wait)
-
-    def _hopeless(self, ex: Exchange, found: Remembered) -> Refuse:
-        if found.kind == "body_size":
-            reason, code = Reason.REMEMBERED_BODY_SIZE, "request_body_challenged"
-            text = messages.body_size(
-                size=ex.call.size,
-                limit=self.memory.settings.qwen_web.body_limit_bytes,
-                site=ex.site,
-                code=found.code,
-            )
-        else:
-            reason, code = Reason.REMEMBERED_OVERFLOW, "side_request_payload_too_large"
-            text = messages.remembered_overflow(model=ex.call.model)
-        answer = answers.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
-        return Refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
-
-    def _breaker_refusal(self, ex: Exchange, refused: Refused) -> Refuse:
-        wait = tell(refused.left, self.memory.settings.retry_after.cap)
-        reason = Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN
-        answer = answers.overloaded(
-            ex.call.surface.wire,
-            reason=reason,
-            message=messages.breaker_open(ex.site, wait=wait),
-            wait=wait,
-            challenge=False,
-            request_id=ex.request_id,
-        )
-        why = "one probe is finding out whether the upstream answers again" if refused.probe_out else "the breaker is open"
-        return Refuse(answer, f"Refused here: {why}; told to wait {wait} s.", wait)
+        return refused_here.hopeless(self.memory, ex, found)
 
     # -- while it is held -------------------------------------------------------------------------------------
 
@@ -197,7 +154,10 @@ class Guard:
         early = ex.reader.early if ex.reader else None
         if early is not None and finding.kind not in (Kind.ANSWER, Kind.CHALLENGE):
             finding = early
-        return verdicts.decide(self.memory, ex, finding, now, wall)
+        decision = verdicts.decide(self.memory, ex, finding, now, wall)
+        if isinstance(decision, Replace):
+            self._observed(ex)
+        return decision
 
     def expire(self, ex: Exchange, now: float, wall: float) -> Decision:
         """The hold has lasted long enough: the headers go out, unless what has come is a refusal for certain."""
@@ -229,7 +189,14 @@ class Guard:
 
     def tapped(self, ex: Exchange, finding: Finding, now: float) -> bytes:
         """The frame that ends a stream in which a refusal was seen."""
-        return verdicts.tapped(self.memory, ex, finding, now)
+        frame = verdicts.tapped(self.memory, ex, finding, now)
+        self._observed(ex)
+        return frame
+
+    def _observed(self, ex: Exchange) -> None:
+        """What was noted is not what was done."""
+        if ex.comment and self.memory.settings.mode == "observe":
+            ex.comment = f"Only observed: {ex.comment}"
 
     # -- afterwards -------------------------------------------------------------------------------------------
 

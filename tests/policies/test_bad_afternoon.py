@@ -212,7 +212,7 @@ def test_so_do_the_turns_of_two_accounts_side_by_side(name: str, scope: str) -> 
 @pytest.mark.parametrize("name", sorted(CLIENTS))
 def test_so_does_a_turn_with_a_title_request_beside_it(name: str) -> None:
     """A title is asked once and given up, as clients do with background requests."""
-    title = {"max_tokens": 100, "system": [{"type": "text", "text": "You are naming a coding session"}]}
+    title: dict[str, Any] = {"max_tokens": 100, "system": [{"type": "text", "text": "You are naming a coding session"}]}
     for offset in (-0.2, 0.0, 0.2):
         afternoon = Afternoon("zai", "mtop")
         afternoon.joins("title", sdk(1), at=1 + offset, **title)

@@ -355,6 +355,16 @@ class TestObserve:
         assert isinstance(admission, Forward)
         assert ex.reason == "breaker_open"
 
+    def test_nothing_is_paced_and_a_comment_does_not_say_that_it_happened(self) -> None:
+        desk = Desk("{mode: observe, replay: {min_gap_seconds: 0.9}, breaker: {strikes: 2}}")
+        desk.turn()
+        ex, admission = desk.ask()
+        assert (ex.replay, admission) == (True, Forward(0.0))
+        desk.reply(ex, MTOP)
+        assert ex.comment.startswith("Only observed: A challenge")
+        desk.turn(text="b", body=MTOP)
+        assert desk.ask(text="c")[0].comment.startswith("Only observed: Refused here")
+
 
 class TestHold:
     def test_headers_wait_for_the_first_frame_and_not_for_ever(self) -> None:

@@ -1,0 +1,57 @@
+"""What a request that is not sent is told: the words and the wait of each refusal here."""
+
+from __future__ import annotations
+
+from policies.breaker import Refused, tell
+from policies.decisions import Reason, Refuse
+from policies.exchange import Exchange
+from policies.memory import Memory
+from policies.refusals import Remembered
+from policies.wire import answers, messages
+
+
+def told_again(memory: Memory, ex: Exchange, found: Remembered) -> Refuse:
+    wait = tell(found.left, memory.settings.retry_after.cap)
+    blocked = found.kind == "blocked"
+    reason = Reason.ACCOUNT_BLOCKED if blocked else Reason.REMEMBERED_WAIT
+    text = (
+        messages.blocked(ex.site, wait=found.left)
+        if blocked
+        else messages.remembered_wait(ex.site, wait=found.left)
+    )
+    answer = answers.overloaded(
+        ex.call.surface.wire, reason=reason, message=text, wait=wait, challenge=False, request_id=ex.request_id
+    )
+    what = "this account is blocked upstream" if blocked else "the same request was refused and its wait is not over"
+    return Refuse(answer, f"Refused here: {what}, {wait} s left to wait.", wait)
+
+
+def hopeless(memory: Memory, ex: Exchange, found: Remembered) -> Refuse:
+    if found.kind == "body_size":
+        reason, code = Reason.REMEMBERED_BODY_SIZE, "request_body_challenged"
+        text = messages.body_size(
+            size=ex.call.size,
+            limit=memory.settings.qwen_web.body_limit_bytes,
+            site=ex.site,
+            code=found.code,
+        )
+    else:
+        reason, code = Reason.REMEMBERED_OVERFLOW, "side_request_payload_too_large"
+        text = messages.remembered_overflow(model=ex.call.model)
+    answer = answers.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
+    return Refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
+
+
+def breaker_open(memory: Memory, ex: Exchange, refused: Refused) -> Refuse:
+    wait = tell(refused.left, memory.settings.retry_after.cap)
+    reason = Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN
+    answer = answers.overloaded(
+        ex.call.surface.wire,
+        reason=reason,
+        message=messages.breaker_open(ex.site, wait=wait),
+        wait=wait,
+        challenge=False,
+        request_id=ex.request_id,
+    )
+    why = "one probe is finding out whether the upstream answers again" if refused.probe_out else "the breaker is open"
+    return Refuse(answer, f"Refused here: {why}; told to wait {wait} s.", wait)
