@@ -191,7 +191,7 @@ class Desk:
             record = self.guard.note(ex, time.time())
             path = self.memory.settings.evidence_path
             if path:
-                with Path(path).open("ab") as lines:
+                with Path(path).expanduser().open("ab") as lines:
                     lines.write(to_json(record) + b"\n")
         except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
             self.fault("evidence", None, fault)

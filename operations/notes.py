@@ -45,6 +45,7 @@ def _facts(ex: Exchange) -> dict[str, Any]:
     finding, surface = ex.tapped or ex.finding, ex.call.surface
     facts: dict[str, Any] = {
         "reason": ex.reason,
+        "finding": None,
         "upstream": surface.upstream,
         "wire": surface.wire.value,
         "model": ex.call.model,

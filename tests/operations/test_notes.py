@@ -1,0 +1,46 @@
+"""What is left of a decision on the flow, and of an exchange in the evidence file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from mitmproxy.test import tflow
+
+from operations import desk, notes
+from policies.exchange import Exchange
+from tests.policies.exchanges import MTOP, OK, Desk, settings
+
+
+def described(ex: Exchange) -> dict[str, object]:
+    flow = tflow.tflow()
+    notes.describe(flow, ex)
+    facts = flow.metadata["breakwater"]
+    assert isinstance(facts, dict)
+    return facts
+
+
+def test_reason_finding_attempts_and_waits_are_there_whatever_was_decided() -> None:
+    rules = Desk("breaker: {strikes: 1}")
+    answered = rules.sent()
+    rules.reply(answered, OK)
+    challenged = rules.sent(text="b")
+    rules.reply(challenged, MTOP)
+    refused, _ = rules.ask(text="c")
+    facts = [described(ex) for ex in (answered, challenged, refused)]
+    assert [fact["reason"] for fact in facts] == ["answer", "challenge_busy", "breaker_open"]
+    assert [fact["finding"] for fact in facts] == ["answer", "challenge", None]
+    assert [fact["attempts"] for fact in facts] == [1, 1, 0]
+    assert [fact["waits"] for fact in facts] == [[], [], []]
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_an_evidence_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    rules, here = Desk(), desk.Desk(settings("evidence_path: ~/evidence.jsonl"), {})
+    ex = rules.sent()
+    rules.reply(ex, OK)
+    here._note(ex)
+    [line] = (tmp_path / "evidence.jsonl").read_text().splitlines()
+    assert json.loads(line)["finding"] == "answer"
