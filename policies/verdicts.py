@@ -51,7 +51,7 @@ def decide(memory: Memory, ex: Exchange, found: Finding, now: float, wall: float
     finding = _by_body_size(memory, ex, found)
     ex.finding, ex.reason = finding, reason_of(finding).value
     if not ex.generation:
-        return _aside(memory, ex, finding)
+        return _aside(memory, ex, finding, now)
     if finding.kind is Kind.ANSWER or finding.ends_answer:
         return _let_through(memory, ex, finding, now)
     again = _again(memory, ex, finding, now)
@@ -112,9 +112,12 @@ def _by_body_size(memory: Memory, ex: Exchange, finding: Finding) -> Finding:
     return replace(finding, challenge=Challenge.BODY_SIZE, transient=False) if sized else finding
 
 
-def _aside(memory: Memory, ex: Exchange, finding: Finding) -> Decision:
+def _aside(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Decision:
     """Not a generation: a challenge is told truthfully, on a preparation step any refusal hidden in a 200; no strike."""
     hides = ex.head is not None and ex.head.status < 400
+    if finding.challenge is Challenge.BLOCKED and not finding.honest:
+        ledger.account_for(memory, ex, finding, now, 0.0)  # the account is blocked whatever it asked
+        return _replace(ex, finding, memory.settings.retry_after.cap)
     if finding.kind is Kind.CHALLENGE and not finding.honest:
         wait = tell(finding.wait or memory.settings.retry_after.challenge, memory.settings.retry_after.cap)
         return _replace(ex, finding, wait)

@@ -30,8 +30,8 @@ class Verdict:
 
 
 def verdict(body: Mapping[str, object]) -> Verdict | None:
-    """The challenge in an object with lower-case keys, or None. Answers (``choices``) are never looked into."""
-    if body.get("choices"):
+    """The challenge in an object with lower-case keys, or None. Answers and their parts are never looked into."""
+    if body.get("choices") or body.get("output") or shapes.is_part(body):
         return None
     for place in _places(body):
         if found := _in(place):

@@ -76,12 +76,17 @@ def failed(body: Mapping[str, object]) -> bool:
     return isinstance(kind, str) and kind in FAILED_TYPES
 
 
+def is_part(body: Mapping[str, object]) -> bool:
+    """A message or an event of an answer by its type, whose other fields a model may have written."""
+    kind = body.get("type")
+    return isinstance(kind, str) and kind.startswith(ANSWER_TYPES) and kind not in FAILED_TYPES
+
+
 def is_answer(body: Mapping[str, object]) -> bool:
     """True for an object that carries an answer, or an accepted task; an ``error`` beside it is asked for first."""
     if _filled(body.get("choices")) or _filled(body.get("output")) or _filled(body.get("candidates")):
         return True
-    kind = body.get("type")
-    if isinstance(kind, str) and kind.startswith(ANSWER_TYPES) and kind not in FAILED_TYPES:
+    if is_part(body):
         return True
     if isinstance(body.get("content"), (list, str)) and (
         "role" in body or "stop_reason" in body or "finish_reason" in body

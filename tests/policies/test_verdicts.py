@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.decisions import Answer, Commit, Decision, Replace
+from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace
 from policies.exchange import Exchange
 from policies.wire.head import Head
 from tests.policies.exchanges import Desk
@@ -25,7 +25,7 @@ def header(answer: Answer, name: str) -> str | None:
     return {k.lower(): v for k, v in answer.headers}.get(name)
 
 
-def reply(desk: Desk, ex: Exchange, status: int, body: bytes, received: float, **headers: str) -> Decision:
+def reply(desk: Desk, ex: Exchange, status: int, body: bytes, received: float | None, **headers: str) -> Decision:
     fields = {"content-type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
     desk.guard.begin(ex, Head(status, tuple(fields.items()), received), desk.now)
     assert ex.reader
@@ -52,7 +52,7 @@ class TestAnOverloadThatIsToldAlready:
     )
     def test_is_told_again_with_one_that_they_do_not(self, headers: dict[str, str], seconds: str) -> None:
         desk = Desk()
-        answer = told(desk.reply(desk.sent("zai"), OVERLOAD, 529, **headers))
+        answer = told(reply(desk, desk.sent("zai"), 529, OVERLOAD, None, **headers))
         assert (answer.status, header(answer, "retry-after")) == (529, seconds)
 
 
@@ -63,3 +63,15 @@ def test_a_date_counts_from_when_the_answer_came_where_it_has_no_date_of_its_own
         reply(desk, ex, 200, json.dumps(LIMITED).encode(), 1792567680.0, retry_after="Wed, 21 Oct 2026 07:28:20 GMT")
     )
     assert (answer.status, header(answer, "retry-after")) == (429, "20")
+
+
+def test_an_account_that_is_blocked_on_a_path_beside_is_refused_here_from_then_on() -> None:
+    desk = Desk()
+    ex = desk.sent("zcode", path="/api/v1/zcode-plan/anthropic/v1/messages/count_tokens")
+    blocked = b'{"code":3012,"msg":"request has been blocked due to unusual activity"}'
+    answer = told(desk.reply(ex, blocked, 405))
+    assert (answer.status, header(answer, "retry-after")) == (529, "59")
+    _, admission = desk.ask("zcode")
+    assert isinstance(admission, Refuse)
+    assert admission.answer.reason == "account_blocked"
+    assert isinstance(desk.ask("zcode", account="b")[1], Forward)

@@ -11,7 +11,7 @@ from policies.wire import codes, mtop, overflow
 from policies.wire.codes.common import FINISH_REASONS, MARKERS
 from policies.wire.head import Head
 from policies.wire.recognise import Recogniser
-from tests.policies.wire.envelope_forms import GENERAL, answers
+from tests.policies.wire.envelope_forms import GENERAL, answers, dump
 from tests.policies.wire.replies import corpus, read, surface
 from tests.policies.wire.test_codes import SPOKEN
 from tests.policies.wire.test_overflow import STATED
@@ -110,6 +110,16 @@ def test_a_code_beside_an_answer_is_not_an_error() -> None:
             assert (
                 Recogniser().document(surface(family), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
             )
+
+
+@pytest.mark.parametrize("family", Family)
+def test_code_that_a_model_wrote_for_an_interpreter_is_no_code_of_the_upstream(family: Family) -> None:
+    link = "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=1"
+    for written in ("FAIL_SYS_USER_VALIDATE", "RGV587", "1305", "3007", "upstream_waf_challenge"):
+        done = {"type": "response.code_interpreter_call_code.done", "output_index": 0, "code": written, "url": link}
+        assert [
+            finding.kind for finding in read(Recogniser(), surface(family), HEAD, b"data: " + dump(done) + b"\n\n")
+        ] == [Kind.ANSWER]
 
 
 @pytest.mark.parametrize("error", [None, {}, "", [], False, 0])
