@@ -71,10 +71,11 @@ class Commands:
     @command.command("breakwater.windows")
     def windows(self) -> str:
         """The context windows that were learnt."""
-        return "\n".join(
+        rows = [
             f"{row.upstream} {row.model}{' (thinking)' if row.thinking else ''}: {row.tokens} tokens, {row.source}"
             for row in status_of.status(self._desk()).windows
-        )
+        ]
+        return "\n".join(rows) or "No window has been learnt."
 
     @command.command("breakwater.forget")
     def forget(self, model: str) -> str:

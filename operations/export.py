@@ -12,9 +12,12 @@ from policies.findings import Kind
 from policies.memory import Memory
 from policies.wire import redaction
 from policies.wire.head import Head
+from policies.wire.surfaces import BUILT_IN
 
 KEPT_HEADERS = frozenset({"content-type", "retry-after", "server", "x-should-retry", "bxpunish"})
 BODY_AT_MOST = 4096
+_PERSONAL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b\d{1,3}(?:\.\d{1,3}){3}\b")
+"""Mail addresses, and the addresses of machines."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9_\-+/=.]{24,}")
 _DIGITS = re.compile(r"\d{9,}")
 
@@ -41,13 +44,22 @@ def corpus_line(memory: Memory, flow: http.HTTPFlow) -> str:
         "id": "unknown",
         "wire": surface.wire.value,
         "kind": finding.kind.value,
-        "request": {"method": asked.method, "host": surface.upstream, "path": asked.path.partition("?")[0]},
+        "request": {"method": asked.method, "host": _host(asked.host, surface.upstream), "path": _path(asked.path)},
         "response": {"status": status, "headers": headers, "body": _anonymous(body)},
     }
     return json.dumps(line, ensure_ascii=False)
 
 
+def _host(host: str, upstream: str) -> str:
+    """A vendor's host; the upstream's name stands for one of the user's own, or of a workspace."""
+    return host if any(host in known.hosts for known in BUILT_IN) else upstream
+
+
+def _path(path: str) -> str:
+    return "/".join(_LONG_WORD.sub("X", part) for part in path.partition("?")[0].split("/"))
+
+
 def _anonymous(body: str) -> str:
     text = redaction.excerpt(body.encode()).decode("utf8", "replace")
-    text = _LONG_WORD.sub("X", text)
+    text = _LONG_WORD.sub("X", _PERSONAL.sub("X", text))
     return _DIGITS.sub("0", text)
