@@ -161,12 +161,13 @@ class Refusals:
             self._accounts.popitem(last=False)
 
     def forget_overflows(self, upstream: str | None, model: str) -> int:
-        """Drop the overflows of a model, at every upstream for None; the number dropped."""
+        """Drop the overflows of a model, however it is spelled, at every upstream for None; the number dropped."""
+        name = model.strip().lower()
         gone = [
             key
             for key, entry in self._requests.items()
             if entry.refusal.kind == "overflow"
-            and entry.refusal.model == model
+            and entry.refusal.model.strip().lower() == name
             and upstream in (None, entry.refusal.upstream)
         ]
         for key in gone:

@@ -304,3 +304,9 @@ def test_told_is_always_within_the_cap_and_no_request_is_kept_longer_than_it(
             assert standing is None or 0 < standing.left <= cap + 1e-6
     assert all(refusals.waiting("a", digest, now + cap) is None for digest in "12")
     assert not refusals.any_for("a", now + START_AGAIN_SECONDS)
+
+
+def test_a_model_is_forgotten_however_it_is_spelled() -> None:
+    refusals = Refusals()
+    refusals.hopeless("a", "d", 0, "overflow", upstream="zai", model="GLM-5.3")
+    assert refusals.forget_overflows("zai", " glm-5.3") == 1
