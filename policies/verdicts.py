@@ -86,12 +86,15 @@ def final(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace
 
 def tapped(memory: Memory, ex: Exchange, finding: Finding, now: float) -> bytes:
     """Account for a refusal in a running stream; the frame that ends it."""
+    finding = _by_body_size(memory, ex, finding)
     ex.tapped, ex.reason = finding, reason_of(finding).value
     ledger.account_for(memory, ex, finding, now, 0.0)
     first = memory.settings.retry_after.rate_limit if finding.kind is Kind.RATE_LIMIT else None
     wait = ledger.wait_for(memory, ex, finding, now, first)
     ex.comment = f"The stream was ended at {_described(finding)}; told to wait {wait} s."
     message = _message(ex, finding, wait)
+    if finding.challenge is Challenge.BODY_SIZE:
+        message = _hopeless_size(memory, ex, finding, now)
     return answers.error_frame(
         ex.call.surface.wire, finding, message=message, wait=wait, request_id=ex.request_id
     )
@@ -165,19 +168,25 @@ def _again(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Resend
 
 
 def _body_size(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace:
-    call = ex.call
-    memory.refusals.hopeless(
-        call.account, call.digest, now, "body_size", **ledger.facts(ex, finding)
-    )
-    limit = memory.settings.qwen_web.body_limit_bytes
     answer = answers.too_large(
-        call.surface.wire,
+        ex.call.surface.wire,
         reason=Reason.BODY_SIZE,
-        message=messages.body_size(size=call.size, limit=limit, site=ex.site, code=finding.code),
+        message=_hopeless_size(memory, ex, finding, now),
         code="request_body_challenged",
     )
-    ex.comment = f"A challenge for a body of {call.size} bytes: from {limit} on it comes each time, so a retry is hopeless."
+    limit = memory.settings.qwen_web.body_limit_bytes
+    ex.comment = (
+        f"A challenge for a body of {ex.call.size} bytes: from {limit} on it comes each time, so a retry is hopeless."
+    )
     return Replace(answer, ex.comment)
+
+
+def _hopeless_size(memory: Memory, ex: Exchange, finding: Finding, now: float) -> str:
+    """Remember that this body is challenged each time; what to say of it."""
+    call = ex.call
+    memory.refusals.hopeless(call.account, call.digest, now, "body_size", **ledger.facts(ex, finding))
+    limit = memory.settings.qwen_web.body_limit_bytes
+    return messages.body_size(size=call.size, limit=limit, site=ex.site, code=finding.code)
 
 
 def _overloaded(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Replace:

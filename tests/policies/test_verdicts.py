@@ -10,7 +10,7 @@ import pytest
 from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace
 from policies.exchange import Exchange
 from policies.wire.head import Head
-from tests.policies.exchanges import Desk
+from tests.policies.exchanges import MTOP, Desk
 
 OVERLOAD = b'{"error":{"code":"1305","message":"The service may be temporarily overloaded"}}'
 LIMITED: dict[str, Any] = {"error": {"code": "1302", "message": "Rate limit reached for requests"}}
@@ -75,3 +75,22 @@ def test_an_account_that_is_blocked_on_a_path_beside_is_refused_here_from_then_o
     assert isinstance(admission, Refuse)
     assert admission.answer.reason == "account_blocked"
     assert isinstance(desk.ask("zcode", account="b")[1], Forward)
+
+
+def test_a_large_body_that_is_challenged_inside_its_stream_is_no_strike_and_is_not_sent_again() -> None:
+    desk = Desk("breaker: {strikes: 1}\nqwen_web: {body_limit_bytes: 1000}")
+    ex = desk.sent("qwen-chat", "x" * 1000)
+    desk.guard.begin(ex, Head(200, (("content-type", "text/event-stream"),)), desk.now)
+    assert ex.reader
+    first = ex.reader.feed(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n')
+    assert first
+    assert desk.guard.decide(ex, first, desk.now, desk.wall) == Commit()
+    tapped = ex.reader.tap(b"data: " + MTOP + b"\n\n")
+    assert tapped.finding
+    frame = desk.guard.tapped(ex, tapped.finding, desk.now)
+    desk.settle(ex)
+    assert b"smaller body" in frame
+    _, admission = desk.ask("qwen-chat", "x" * 1000)
+    assert isinstance(admission, Refuse)
+    assert admission.answer.status == 413
+    assert isinstance(desk.ask("qwen-chat", "short")[1], Forward)
