@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import h2.config
@@ -14,9 +15,10 @@ import h2.events
 import h2.exceptions
 import pytest
 from mitmproxy import flow, http
+from mitmproxy.addonmanager import Loader
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.connection import Client, ConnectionState, Server
-from mitmproxy.test import taddons
+from mitmproxy.options import Options
 
 import held_stream
 from held_stream import Context, HeldHttpLayer, commands, events, proto
@@ -347,10 +349,10 @@ def _unchunked(data: bytes) -> bytes:
 
 
 def options_of(**values: Any) -> Any:
-    """mitmproxy's options with those of its proxy server."""
-    with taddons.context(Proxyserver()) as context:  # type: ignore[no-untyped-call]
-        context.options.update(**values)
-        return context.options
+    """mitmproxy's options with those of its proxy server, without a master: that would leave its log handlers behind."""
+    options = Options(**values)
+    Proxyserver().load(Loader(SimpleNamespace(options=options)))  # type: ignore[no-untyped-call]
+    return options
 
 
 def killed(held: http.HTTPFlow) -> None:
