@@ -9,7 +9,7 @@ from mitmproxy import http
 from operations import notes
 from operations.desk import Desk
 from operations.held import head_of
-from operations.recorded import Recorded
+from operations.recorded import Recorded, then
 from policies import report
 from policies.decisions import Decision, Refuse, Replace, Resend
 from policies.evidence import Record
@@ -70,7 +70,8 @@ class Backtest:
         guard.begin(ex, head, end)
         reader = ex.reader
         assert isinstance(reader, Reader)
-        finding = reader.feed(body) or reader.finish(cut=False)
+        streamed = None if body else then(flow)
+        finding = streamed or reader.feed(body) or reader.finish(cut=False)
         decision = guard.decide(ex, finding, end, end)
         if ex.committed and (tapped := reader.tap(body).finding) is not None:
             guard.tapped(ex, tapped, end)

@@ -58,7 +58,7 @@ class Recorded:
             return
         guard.begin(ex, head, end)
         assert ex.reader
-        finding = _then(flow.response, known) or ex.reader.feed(body) or ex.reader.finish(cut=False)
+        finding = then(flow) or ex.reader.feed(body) or ex.reader.finish(cut=False)
         guard.decide(ex, finding, end, end)
         if ex.committed and (tapped := ex.reader.tap(body).finding) is not None:
             guard.tapped(ex, tapped, end)
@@ -89,13 +89,16 @@ def _known(flow: http.HTTPFlow) -> Mapping[str, Any]:
     return known if isinstance(known, Mapping) and not known.get("backtest") else {}
 
 
-def _then(response: http.Response, known: Mapping[str, Any]) -> Finding | None:
-    """What an answer of our own stood for; None where the flow has the upstream's."""
-    reason = _reason(response)
-    if not reason:
+def then(flow: http.HTTPFlow) -> Finding | None:
+    """What was found while it was live, where the upstream's body is not in the recording: replaced, or streamed."""
+    assert flow.response
+    known, header = _known(flow), str(flow.response.headers.get("X-Breakwater", ""))
+    replaced = header and ";" not in header  # with the number of attempts it is the upstream's own, passed on
+    if flow.response.raw_content and not replaced:
         return None
+    reason, row = _reason(flow.response) or str(known.get("reason", "")), str(known.get("row", ""))
     if challenge := _CHALLENGES.get(reason):
-        return Finding(Kind.CHALLENGE, row=str(known.get("row", "")), challenge=challenge)
+        return Finding(Kind.CHALLENGE, row=row, challenge=challenge)
     with contextlib.suppress(ValueError):
-        return Finding(Kind(reason), row=str(known.get("row", "")))
+        return Finding(Kind(reason), row=row)
     return None

@@ -159,3 +159,19 @@ def test_a_replay_that_was_cured_by_a_second_send_counts_as_refused_at_first() -
     flow.metadata["breakwater"] = {"reason": "answer", "finding": "answer", "attempts": 2}
     [record] = judged(recording.flows)[0].evidence
     assert (record.attempt, record.refused, record.refused_at_last) == (2, True, False)
+
+
+def test_an_answer_that_was_streamed_and_so_not_saved_is_one_all_the_same() -> None:
+    recording = Recording()
+    for _ in range(2):
+        flow = recording.exchange(200, b"", wait=0.5)
+        assert flow.response
+        flow.response.content = None
+        flow.metadata["breakwater"] = {"reason": "answer", "finding": "answer", "attempts": 1}
+    limited = recording.exchange(*REFUSALS["1302"], wait=0.5)
+    flows = list(reread(recording.flows))
+    backtest, _ = judged(flows)
+    assert [record.finding for record in backtest.evidence] == ["answer", "answer", "rate_limit"]
+    assert [record.gap_session for record in backtest.evidence][1:] == pytest.approx([0.5, 0.5])
+    assert "1 zcode: sent again" in backtest.summary()
+    assert limited.response
