@@ -155,16 +155,31 @@ def is_preamble(body: Mapping[str, object]) -> bool:
     choices = body.get("choices")
     if isinstance(choices, list):
         return all(_quiet(choice) for choice in choices)
+    output = body.get("output")
+    if isinstance(output, dict):
+        return _quiet_output(output)
     return any(key in body for key in PREAMBLE_KEYS)
 
 
-def _quiet(choice: object) -> bool:
+def _quiet(choice: object, place: str = "delta") -> bool:
     if not isinstance(choice, dict):
         return False
-    delta = choice.get("delta")
-    if not isinstance(delta, dict) or choice.get("finish_reason") or delta.get("status") == "finished":
+    delta = choice.get(place)
+    if not isinstance(delta, dict) or _finished(choice) or delta.get("status") == "finished":
         return False
     return not any(value for key, value in delta.items() if key not in QUIET_KEYS)
+
+
+def _quiet_output(output: Mapping[str, object]) -> bool:
+    """DashScope's native stream: a message so far empty, with the word "null" for no finish_reason."""
+    choices = output.get("choices")
+    if isinstance(choices, list) and choices:
+        return all(_quiet(choice, "message") for choice in choices)
+    return output.get("text") == "" and not choices and "finish_reason" in output and not _finished(output)
+
+
+def _finished(choice: Mapping[str, object]) -> bool:
+    return choice.get("finish_reason") not in (None, "", "null")
 
 
 def reasons(body: Mapping[str, object]) -> list[str]:
