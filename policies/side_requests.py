@@ -25,9 +25,10 @@ class Oversize:
 def is_side(call: Call, settings: SideRequestSettings) -> bool:
     """True for a request without tools that has a small output budget, or the text of a title or warm-up request.
 
-    What cannot be read is a main request.
+    What cannot be read is a main request. A side request is one also where none is refused for its size
+    (``enabled: false``): it is no previous answer of its session either way.
     """
-    if call.surface.role is not Role.GENERATION or not settings.enabled or not call.readable or call.tools:
+    if call.surface.role is not Role.GENERATION or not call.readable or call.tools:
         return False
     small = call.output_budget is not None and call.output_budget <= settings.max_output_tokens
     return small or call.trait is not None
@@ -46,7 +47,7 @@ def effective_window(call: Call, window: int) -> int:
 
 def check(call: Call, settings: SideRequestSettings, window: int | None) -> Oversize | None:
     """The figures of a side request that cannot fit, None for everything that goes on."""
-    if window is None or window <= 0 or not is_side(call, settings):
+    if window is None or window <= 0 or not settings.enabled or not is_side(call, settings):
         return None
     fillable = effective_window(call, window)
     limit = math.ceil(settings.margin * fillable)

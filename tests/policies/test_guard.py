@@ -366,6 +366,16 @@ class TestObserve:
         assert desk.ask(text="c")[0].comment.startswith("Only observed: Refused here")
 
 
+class TestSideRequestsOff:
+    def test_a_title_is_no_previous_answer_and_an_overflow_of_it_is_not_remembered(self) -> None:
+        desk = Desk("side_requests: {enabled: false}")
+        desk.turn(max_tokens=100)
+        assert not desk.ask(text="main")[0].replay
+        overflow = b'{"error":{"code":"1261","message":"Prompt exceeds max length"}}'
+        desk.turn("zai-openai", "title", body=overflow, status=400, max_tokens=100)
+        assert isinstance(desk.ask("zai-openai", "title", max_tokens=100)[1], Forward)
+
+
 class TestHold:
     def test_headers_wait_for_the_first_frame_and_not_for_ever(self) -> None:
         desk = Desk()

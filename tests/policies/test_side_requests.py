@@ -85,7 +85,7 @@ def test_the_limit_and_the_traits_come_from_the_settings() -> None:
 
 def test_the_rule_can_be_turned_off() -> None:
     off = replace(DEFAULTS, enabled=False)
-    assert not is_side(side(), off)
+    assert is_side(side(), off), "it still is no previous answer of its session"
     assert check(side(200_000), off, 8_000) is None
     assert check(side(200_000), DEFAULTS, 8_000) is not None
 
