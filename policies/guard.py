@@ -29,6 +29,8 @@ from policies.wire.reader import Reader
 LONGEST_HOLD_SECONDS = 100.0
 """After the request, re-sends included: Qwen Code gives up at 120 s (measured)."""
 BODILESS = frozenset({101, 204, 304})
+SAYS_BETTER = frozenset({Kind.ANSWER, Kind.CHALLENGE, Kind.QUOTA, Kind.OVERFLOW})
+"""In a body, against the sign of a captcha in its headers: what no wait cures is not told as if one did."""
 
 Outcome = Literal["done", "client_left", "broken"]
 
@@ -152,7 +154,7 @@ class Guard:
     def decide(self, ex: Exchange, finding: Finding, now: float, wall: float) -> Decision:
         """What the client gets. What the headers alone say counts, unless the body is an answer or says it better."""
         early = ex.reader.early if ex.reader else None
-        if early is not None and finding.kind not in (Kind.ANSWER, Kind.CHALLENGE):
+        if early is not None and finding.kind not in SAYS_BETTER:
             finding = early
         decision = verdicts.decide(self.memory, ex, finding, now, wall)
         if isinstance(decision, Replace):

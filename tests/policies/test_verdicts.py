@@ -94,3 +94,19 @@ def test_a_large_body_that_is_challenged_inside_its_stream_is_no_strike_and_is_n
     assert isinstance(admission, Refuse)
     assert admission.answer.status == 413
     assert isinstance(desk.ask("qwen-chat", "short")[1], Forward)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"code":401,"msg":"unauthorized"}', 529),
+        (b'{"code":9999,"msg":"no"}', 529),
+        (b"", 529),
+        (b'{"code":1005,"msg":"exceed quota limit"}', None),
+        (b'{"code":1261,"msg":"Prompt exceeds max length"}', None),
+    ],
+)
+def test_a_captcha_named_in_a_header_hides_no_spent_quota(body: bytes, status: int | None) -> None:
+    desk = Desk()
+    decision = desk.reply(desk.sent("zcode"), body, 403, x_aliyun_captcha_verify_param="CHALLENGE")
+    assert (decision.answer.status if isinstance(decision, Replace) else None) == status
