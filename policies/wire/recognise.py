@@ -233,7 +233,7 @@ class Recogniser:
             status=meanings.real_status(found, head.status, seen.named or envelope.status),
             window=found.window,
             transient=transient and not told,
-            honest=told or (in_range and kind is not Kind.CHALLENGE),
+            honest=told or (in_range and kind not in meanings.LASTING),
             excerpt=redaction.excerpt(seen.data),
         )
 

@@ -110,3 +110,14 @@ def test_a_captcha_named_in_a_header_hides_no_spent_quota(body: bytes, status: i
     desk = Desk()
     decision = desk.reply(desk.sent("zcode"), body, 403, x_aliyun_captcha_verify_param="CHALLENGE")
     assert (decision.answer.status if isinstance(decision, Replace) else None) == status
+
+
+def test_a_spent_quota_or_an_overflow_with_a_short_wait_is_still_what_it_is() -> None:
+    desk = Desk()
+    spent = b'{"error":{"code":"1310","message":"Weekly/Monthly Limit Exhausted."}}'
+    assert desk.reply(desk.sent("zai"), spent, 503, retry_after="10") == Commit((("x-should-retry", "false"),))
+    over = b'{"error":{"code":"context_length_exceeded","message":"maximum context length is 65536 tokens"}}'
+    ex = desk.sent("dashscope")
+    assert desk.reply(ex, over, 503, retry_after="10") == Commit()
+    assert ex.finding
+    assert not ex.finding.honest
