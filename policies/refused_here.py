@@ -28,7 +28,7 @@ def told_again(memory: Memory, ex: Exchange, found: Remembered) -> Refuse:
 
 def hopeless(memory: Memory, ex: Exchange, found: Remembered) -> Refuse:
     if found.kind == "body_size":
-        reason, code = Reason.REMEMBERED_BODY_SIZE, "request_body_challenged"
+        reason, code = Reason.REMEMBERED_BODY_SIZE, answers.BODY_SIZE_CODE
         text = messages.body_size(
             size=ex.call.size,
             limit=memory.settings.qwen_web.body_limit_bytes,

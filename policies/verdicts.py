@@ -172,7 +172,7 @@ def _body_size(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Re
         ex.call.surface.wire,
         reason=Reason.BODY_SIZE,
         message=_hopeless_size(memory, ex, finding, now),
-        code="request_body_challenged",
+        code=answers.BODY_SIZE_CODE,
     )
     limit = memory.settings.qwen_web.body_limit_bytes
     ex.comment = (

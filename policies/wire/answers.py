@@ -14,7 +14,7 @@ from policies.findings import Finding, Kind
 from policies.wire.messages import CAP, plain_code
 
 SIDE_REQUEST_CODE = "side_request_payload_too_large"
-BODY_SIZE_CODE = "upstream_waf_body_size"
+BODY_SIZE_CODE = "request_body_challenged"
 UNAVAILABLE = "upstream_unavailable"
 WAF_CHALLENGE = "upstream_waf_challenge"
 """The name that bridges of chat.qwen.ai know for a challenge."""
