@@ -26,6 +26,7 @@ from operations.demo import Demo
 from operations.desk import Desk
 from operations.self_test import self_test
 from operations.status import Status
+from operations.version import VERSION
 from policies.calls import Family
 from policies.settings import Settings, Upstream
 from policies.settings_file import SettingsError, parse
@@ -77,7 +78,7 @@ class Breakwater:
         else:
             self._take(self._watch.text or "")
 
-    def _take(self, text: str) -> None:
+    def _take(self, text: str) -> bool:
         """Follow a config text; a bad one is one ERROR line, which ends a start, and the last good one stays."""
         assert self._watch
         built_in = (*BUILT_IN, DEMO_UPSTREAM) if ctx.options.breakwater_demo else BUILT_IN
@@ -85,10 +86,11 @@ class Breakwater:
             settings = parse(text, str(self._watch.path), os.environ, built_in)
         except SettingsError as error:
             logger.error("%s", error)  # noqa: TRY400 - one line for a person
-            return
+            return False
         if self.desk is None:
             self.desk = handover.take() or self._start(settings)
         self.desk.log_transitions(self.desk.memory.take(settings, time.monotonic()))
+        return True
 
     def _start(self, settings: Settings) -> Desk:
         state, warning = state_file.load(_state_path(settings))
@@ -110,7 +112,16 @@ class Breakwater:
                 fault,
             )
         content_view.register()
-        cautions.at_start()
+        settings = self.desk.memory.settings
+        if ctx.options.server:
+            cautions.at_start()
+            logger.info(
+                "Breakwater %s: %s, %d upstreams; its state is at http://%s/ through this proxy",
+                VERSION,
+                settings.mode,
+                len(settings.upstreams),
+                page.HOST,
+            )
         loop = asyncio.get_running_loop()
         if ctx.options.breakwater_demo:
             self._demo_address = loop.create_task(self._demo.start(), name="breakwater demo")
@@ -127,9 +138,8 @@ class Breakwater:
                     self.desk.fault("look", None, fault)
 
     def _look(self) -> None:
-        if self._watch and (text := self._watch.poll()) is not None:
-            logger.info("Breakwater: %s has changed", self._watch.path)
-            self._take(text)
+        if self._watch and (text := self._watch.poll()) is not None and self._take(text):
+            logger.info("Breakwater: %s has changed and was taken up", self._watch.path)
         if self.desk is None:
             return
         settle_killed(self.desk)
@@ -162,7 +172,9 @@ class Breakwater:
         """Tunnel what need not be read: hosts that are not configured, and a person's browser on the web chats."""
         if self.desk is None:
             return
-        settings = self.desk.memory.settings
+        settings, address = self.desk.memory.settings, data.context.server.address
+        if address and address[0] == page.HOST:
+            return  # nobody is there: it is answered here
         upstream = self._upstream_of(data)
         if upstream is None:
             data.ignore_connection = data.ignore_connection or settings.decrypt == "guarded"

@@ -81,6 +81,7 @@ class HeldStream(proto.HttpStream):
         super().__init__(context, stream_id)
         self._attempt: int | None = stream_id
         """Stream id whose response events count; None while no request of ours is under way upstream."""
+        self._reached = False  # whether there is an upstream to tell that its response is given up
         self._kept: list[bytes] = []
         self._timer: commands.RequestWakeup | None = None
         self._due = 0.0  # when the timer is really due, in monotonic seconds
@@ -111,7 +112,8 @@ class HeldStream(proto.HttpStream):
             self.server_state = self.state_waiting
             yield from self._wake_in(seconds)
             return False
-        return (yield from super().make_server_connection())
+        self._reached = yield from super().make_server_connection()
+        return self._reached
 
     def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
         """Nothing is under way upstream; the next send is due when the timer says so."""
@@ -226,6 +228,13 @@ class HeldStream(proto.HttpStream):
         else:
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
+    def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
+        """Nobody waits for it any more: the upstream hears of it too. mitmproxy lets that one run on."""
+        killed: bool = yield from super().check_killed(emit_error_hook)
+        if killed and self.flow.response is not None and self._reached:
+            yield from self._abandon(ended=False)
+        return killed
+
     def _abandon(self, *, ended: bool) -> layer.CommandGenerator[None]:
         """Forget the current attempt; one that has not ended is cancelled (closes HTTP/1.1, resets an HTTP/2 stream)."""
         attempt, self._attempt = self._attempt, None
@@ -243,7 +252,6 @@ class HeldStream(proto.HttpStream):
     def _woken(self) -> layer.CommandGenerator[None]:
         left = self._due - time.monotonic()
         if self.flow.error and self.flow.error.msg == flow.Error.KILLED_MESSAGE:  # in mitmweb, while it was held
-            yield from self._abandon(ended=False)
             yield from self.check_killed(emit_error_hook=True)
         elif left > 0.001:
             yield from self._wake_in(left)

@@ -8,6 +8,7 @@ import re
 from mitmproxy import http
 
 from operations.held import pairs
+from operations.notes import METADATA
 from policies.findings import Kind
 from policies.memory import Memory
 from policies.wire import redaction
@@ -28,15 +29,17 @@ def corpus_line(memory: Memory, flow: http.HTTPFlow) -> str:
     surface = memory.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, {})
     if surface is None:
         return json.dumps({"error": f"{asked.host} is no configured upstream"})
-    excerpt = flow.metadata.get("breakwater", {}).get("excerpt", "")
-    if excerpt:
-        body = excerpt
-    elif response is not None:
-        body = (response.get_text(strict=False) or "")[:BODY_AT_MOST]
+    noted = flow.metadata.get(METADATA, {})
+    if response is None or noted.get("attempts") == 0:
+        return json.dumps({"error": "answered here or not at all: nothing of an upstream's to export"})
+    body = noted.get("excerpt") or (response.get_text(strict=False) or "")[:BODY_AT_MOST]
+    status = noted.get("upstream_status", response.status_code)
+    if noted.get("excerpt"):  # what the client got is ours, or may be
+        headers = {"content-type": str(noted.get("upstream_type", ""))}
     else:
-        body = ""
-    status = response.status_code if response else 0
-    headers = {k.lower(): v for k, v in (pairs(response) if response else ()) if k.lower() in KEPT_HEADERS}
+        headers = {name.lower(): value for name, value in pairs(response) if name.lower() in KEPT_HEADERS}
+    if noted.get("finding") == Kind.ANSWER.value:
+        return json.dumps({"error": "this is an answer: what a model wrote is not exported"})
     finding = memory.recogniser.document(surface, Head(status, tuple(headers.items())), body.encode(), whole=True)
     if finding.kind is Kind.ANSWER:
         return json.dumps({"error": "this is an answer: what a model wrote is not exported"})

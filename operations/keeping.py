@@ -15,6 +15,8 @@ from policies.memory import Memory
 logger = logging.getLogger("breakwater")
 
 KEY_BYTES = 32
+DEMO = "demo"
+"""Name of the demo's upstream: it starts anew each time."""
 
 
 def save(path: str, key: bytes, memory: Memory) -> None:
@@ -23,7 +25,7 @@ def save(path: str, key: bytes, memory: Memory) -> None:
     state = {
         "saved_at": wall,
         "key": key.hex(),
-        "breakers": memory.breakers.dump(wall, now),
+        "breakers": [row for row in memory.breakers.dump(wall, now) if row["upstream"] != DEMO],
         "refusals": memory.refusals.dump(wall, now),
         "windows": memory.windows.dump(),
     }

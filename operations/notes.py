@@ -59,6 +59,8 @@ def _facts(ex: Exchange) -> dict[str, Any]:
     if finding is not None:
         excerpt = finding.excerpt.decode("utf8", "replace")
         facts |= {"finding": finding.kind.value, "row": finding.row, "code": finding.code, "excerpt": excerpt}
+    if ex.head is not None:
+        facts |= {"upstream_status": ex.head.status, "upstream_type": ex.head.media_type}
     return facts
 
 

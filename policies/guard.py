@@ -60,11 +60,8 @@ class Guard:
         return Forward(ex.paced)
 
     def _admit(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
-        if ex.call.surface.role is Role.PREPARATION:
-            refused = self.memory.breaker(ex.call).preparation(now)
-            return None if refused is None else refused_here.breaker_open(self.memory, ex, refused)
         if not ex.generation:
-            return None
+            return self._admit_aside(ex, now)
         self._place(ex, now)
         refusal = self._oversize(ex, wall) or self._remembered(ex, now)
         if refusal is not None:
@@ -76,6 +73,17 @@ class Guard:
             return refused_here.breaker_open(self.memory, ex, ticket)
         ex.ticket = ticket
         return None
+
+    def _admit_aside(self, ex: Exchange, now: float) -> Refuse | None:
+        """Of a blocked account nothing is sent at all; a preparation step waits for the breaker, without taking its probe."""
+        call = ex.call
+        blocked = self.memory.refusals.blocked(call.account, call.surface.upstream, now)
+        if blocked is not None:
+            return refused_here.told_again(self.memory, ex, blocked)
+        if call.surface.role is not Role.PREPARATION:
+            return None
+        refused = self.memory.breaker(call).preparation(now)
+        return None if refused is None else refused_here.breaker_open(self.memory, ex, refused)
 
     def _place(self, ex: Exchange, now: float) -> None:
         """Where the request stands among the earlier ones of its session."""

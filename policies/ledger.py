@@ -69,6 +69,8 @@ def wait_for(memory: Memory, ex: Exchange, finding: Finding, now: float, first: 
     if finding.challenge is Challenge.BLOCKED:
         return settings.cap
     stated = finding.wait
+    if finding.kind is Kind.RATE_LIMIT:
+        stated = stated or float(first)  # as long the next time: it is no challenge that a repetition deepens
     left = memory.breaker(call).state(now).left
     if left > 0:
         stated = max(left, stated or 0.0)

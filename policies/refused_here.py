@@ -15,7 +15,7 @@ def told_again(memory: Memory, ex: Exchange, found: Remembered) -> Refuse:
     blocked = found.kind == "blocked"
     reason = Reason.ACCOUNT_BLOCKED if blocked else Reason.REMEMBERED_WAIT
     text = (
-        messages.blocked(ex.site, wait=found.left)
+        messages.blocked(ex.site, left=found.left)
         if blocked
         else messages.remembered_wait(ex.site, wait=found.left)
     )

@@ -69,13 +69,14 @@ def one_time_token() -> str:
     )
 
 
-def blocked(site: str, *, wait: float | None = None) -> str:
-    """Risk control refuses (zcode 3012): further sends make it last longer."""
+def blocked(site: str, *, left: float | None = None) -> str:
+    """Risk control refuses (zcode 3012): further sends make it last longer. ``left``: seconds that nothing is sent here."""
+    paused = "" if left is None else " [" + _told(f"本地还将暂停约 {math.ceil(left)} 秒", f"paused here for about {math.ceil(left)} s more") + "]"
     return _told(
         f"上游 {site} 的风控暂时拒绝请求;继续发送会延长限制,本地已暂停转发。",
         f"Risk control at {site} refuses requests for now; each further send may make it last longer, "
         "so nothing is sent there for a while.",
-    ) + _tail(None, 1, wait)
+    ) + paused
 
 
 def body_size(*, size: int, limit: int, site: str, code: str | None = None) -> str:

@@ -125,7 +125,7 @@ def test_the_commands_answer(web: Web, place: Places, decided: dict[str, str]) -
     assert "closed" in web.command("breakwater.close", here.host)["value"]
     assert "closed" in web.command("breakwater.reset", here.host)["value"]
     assert "Forgot 0" in web.command("breakwater.forget", "no-model")["value"]
-    assert web.command("breakwater.windows")["value"] == ""
+    assert web.command("breakwater.windows")["value"] == "No window has been learnt."
     assert "A " in web.command("breakwater.report")["value"]
     explained = web.command("breakwater.explain", f"~d {decided['replaced']}")["value"]
     assert "challenge_busy" in explained

@@ -90,6 +90,15 @@ class TestChallenges:
         desk.now += 1801
         assert isinstance(desk.ask("zcode", "other")[1], Forward)
 
+    def test_of_a_blocked_account_nothing_at_all_is_sent(self) -> None:
+        desk = Desk()
+        desk.turn("zcode", body=CODE_3012, status=405)
+        path = "/api/v1/zcode-plan/anthropic/v1/messages/count_tokens"
+        refused = answer_of(desk.ask("zcode", path=path)[1])
+        assert header(refused, "x-breakwater") == "account_blocked"
+        assert b"1800" in refused.body
+        assert isinstance(desk.ask("zcode", path=path, account="b")[1], Forward)
+
     def test_a_body_at_the_limit_of_the_web_chat_is_hopeless_and_remembered(self) -> None:
         desk = Desk()
         big = "x" * 140_000
@@ -241,6 +250,13 @@ class TestHiddenIn200:
     def test_a_rate_limit_gets_its_short_wait(self) -> None:
         answer = answer_of(Desk().turn("bigmodel", body=b'{"code":1302,"msg":"Rate limit","success":false}'))
         assert (answer.status, header(answer, "retry-after")) == (429, "5")
+
+    def test_a_rate_limit_that_comes_again_after_its_wait_is_told_no_longer_one(self) -> None:
+        desk = Desk()
+        for _ in range(3):
+            answer = answer_of(desk.turn("bigmodel", body=b'{"code":1302,"msg":"Rate limit","success":false}'))
+            assert header(answer, "retry-after") == "5"
+            desk.now += 6
 
 
 class TestCuts:

@@ -137,14 +137,14 @@ class Proxy:
         with self._news:
             return "\n".join(self._lines[mark:])
 
-    def wait_log(self, text: str, *, since: int = 0, seconds: float = PATIENCE_SECONDS) -> None:
-        def there() -> bool:
-            return self._ended or any(text in line for line in self._lines[since:])
+    def wait_log(self, text: str, *, since: int = 0, times: int = 1, seconds: float = PATIENCE_SECONDS) -> None:
+        def said() -> bool:
+            return sum(text in line for line in self._lines[since:]) >= times
 
         with self._news:
-            self._news.wait_for(there, seconds)
-            found = any(text in line for line in self._lines[since:])
-        assert found, f"the log never said {text!r}:\n{self.log}"
+            self._news.wait_for(lambda: self._ended or said(), seconds)
+            found = said()
+        assert found, f"the log never said {text!r} {times} times:\n{self.log}"
 
     def wait_exit(self) -> int:
         """Block until the process has ended by itself; its exit status."""

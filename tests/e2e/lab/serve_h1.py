@@ -24,12 +24,14 @@ class Inbox:
         self._pump = asyncio.ensure_future(self._read())
 
     async def _read(self) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await self._reader.read(65536):
-                self._buffer += data
-                self._more.set()
-        self.gone.set()
-        self._more.set()
+        try:
+            with contextlib.suppress(OSError):  # a TLS error is one too: a reset just after the last bytes
+                while data := await self._reader.read(65536):
+                    self._buffer += data
+                    self._more.set()
+        finally:
+            self.gone.set()
+            self._more.set()
 
     def stop(self) -> None:
         self._pump.cancel()
