@@ -47,10 +47,10 @@ class Backtest:
         admission = guard.admit(ex, start, start)
         if isinstance(admission, Refuse):
             self._note(flow, ex, f"refused here: {admission.answer.reason}", "would have been refused here")
-            guard.settle(ex, "done", start, start)
+            guard.settle(ex, start, start)
             return
         if flow.response is None:
-            guard.settle(ex, "broken", start, start)
+            guard.settle(ex, start, start)
             return
         end = flow.response.timestamp_end or start
         decision = self._decide(flow, ex, end)
@@ -60,7 +60,7 @@ class Backtest:
             self._note(flow, ex, f"answered {decision.answer.status}: {decision.answer.reason}", "would have been replaced")
         elif ex.tapped is not None:
             self._note(flow, ex, f"ended in its stream: {ex.reason}", "would have been ended in its stream")
-        guard.settle(ex, "done", end, end)
+        guard.settle(ex, end, end)
 
     def _decide(self, flow: http.HTTPFlow, ex: Exchange, end: float) -> Decision | None:
         assert flow.response

@@ -29,7 +29,7 @@ from policies.decisions import Decision, Forward, Refuse, Replace, Resend
 from policies.evidence import to_json
 from policies.exchange import Exchange
 from policies.findings import Kind
-from policies.guard import Guard, Outcome
+from policies.guard import Guard
 from policies.memory import Memory
 from policies.settings import Settings
 
@@ -155,7 +155,7 @@ class Desk:
             hold.feed(flow.response.raw_content or b"")
             if ex.finding is None:
                 hold.finish(cut=False)
-        self._settle(flow, ex, "done")
+        self._settle(flow, ex)
 
     def _is_unheld(self, flow: http.HTTPFlow, ex: Exchange) -> bool:
         assert flow.response
@@ -164,19 +164,19 @@ class Desk:
     def error(self, flow: http.HTTPFlow) -> None:
         ex = self.live.get(flow)
         if ex is not None:
-            self._settle(flow, ex, "broken" if ex.finding is not None or flow.error is None else "client_left")
+            self._settle(flow, ex)
 
-    def _settle(self, flow: http.HTTPFlow, ex: Exchange, outcome: Outcome) -> None:
+    def _settle(self, flow: http.HTTPFlow, ex: Exchange) -> None:
         if ex.settled:
             return
         try:
-            self._settled(flow, ex, outcome)
+            self._settled(flow, ex)
         except Exception as fault:  # noqa: BLE001 - the border: whatever it is, a probe must not stay out
             self.fault("settle", flow, fault)
         self.live.pop(flow, None)
 
-    def _settled(self, flow: http.HTTPFlow, ex: Exchange, outcome: Outcome) -> None:
-        noteworthy = self.guard.settle(ex, outcome, time.monotonic(), time.time())
+    def _settled(self, flow: http.HTTPFlow, ex: Exchange) -> None:
+        noteworthy = self.guard.settle(ex, time.monotonic(), time.time())
         notes.describe(flow, ex)
         notes.keep_answer(flow)
         self.unsaved = self.unsaved or bool(ex.notes)  # a window was taken back

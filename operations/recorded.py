@@ -64,7 +64,7 @@ class Recorded:
             guard.tapped(ex, tapped, end)
         attempts = known.get("attempts")
         ex.sends = attempts if isinstance(attempts, int) and attempts > 1 else 1
-        if guard.settle(ex, "done", end, end):
+        if guard.settle(ex, end, end):
             guard.note(ex, start)
 
     def _fresh(self, wire: connection.Server, asked: float) -> bool | None:

@@ -12,7 +12,6 @@ The side-request guard comes first, since a request that cannot fit is its calle
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from policies import evidence, ledger, refused_here, side_requests, verdicts
 from policies.breaker import Refused
@@ -31,8 +30,6 @@ LONGEST_HOLD_SECONDS = 100.0
 BODILESS = frozenset({101, 204, 304})
 SAYS_BETTER = frozenset({Kind.ANSWER, Kind.CHALLENGE, Kind.QUOTA, Kind.OVERFLOW})
 """In a body, against the sign of a captcha in its headers: what no wait cures is not told as if one did."""
-
-Outcome = Literal["done", "client_left", "broken"]
 
 
 class Guard:
@@ -181,6 +178,7 @@ class Guard:
     def due(self, ex: Exchange, now: float) -> Decision | None:
         """The wait before a re-send is over; where the breaker has left closed meanwhile, the refusal before it stands."""
         if self.memory.breaker(ex.call).closed:
+            ex.waiting = False
             return None
         ex.sends, ex.waiting = ex.sends - 1, False
         return self.unsent(ex, now)
@@ -210,14 +208,15 @@ class Guard:
 
     # -- afterwards -------------------------------------------------------------------------------------------
 
-    def settle(self, ex: Exchange, outcome: Outcome, now: float, wall: float) -> bool:
+    def settle(self, ex: Exchange, now: float, wall: float) -> bool:
         """What came of it; True where there is evidence to note. Later calls for the same exchange change nothing."""
         if ex.settled or not ex.generation:
             return False
         ex.settled = True
         memory, call = self.memory, ex.call
-        if ex.waiting and outcome == "client_left":
-            ex.sends -= 1  # the client left before it went out
+        if ex.waiting and ex.finding is not None:
+            ex.sends -= 1  # the client left before the next send went out: the refusal before it is what came of it
+            ledger.account_for(memory, ex, ex.finding, now, wall)
         reader = ex.reader
         if reader is not None and ex.committed and not ex.answered and ex.tapped is None and reader.answered:
             ledger.answered(memory, ex, now)

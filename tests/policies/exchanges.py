@@ -104,7 +104,7 @@ class Desk:
         return self.guard.decide(ex, finding, self.now, self.wall)
 
     def settle(self, ex: Exchange) -> None:
-        self.guard.settle(ex, "done", self.now, self.wall)
+        self.guard.settle(ex, self.now, self.wall)
 
     def turn(self, where: str = "zai", text: str = "hi", body: bytes = OK, status: int = 200, **more: Any) -> Decision:
         ex = self.sent(where, text, **more)

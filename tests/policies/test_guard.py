@@ -183,7 +183,7 @@ class TestProbe:
     def test_a_client_that_leaves_frees_it(self) -> None:
         desk = self.opened()
         probe = desk.sent(text="probe")
-        desk.guard.settle(probe, "client_left", desk.now, desk.wall)
+        desk.guard.settle(probe, desk.now, desk.wall)
         assert desk.sent(text="next").ticket is not None
 
     def test_an_oversize_side_request_never_takes_it(self) -> None:
@@ -303,6 +303,14 @@ class TestReplays:
         ex = self.replayed(desk, headers={"x_aliyun_captcha_verify_param": "TOKEN"})
         answer = answer_of(desk.reply(ex, CODE_3007, 400))
         assert b"one-time" in answer.body
+
+    def test_a_client_that_leaves_before_the_next_send_was_challenged_once_and_sent_once(self) -> None:
+        desk = Desk()
+        ex = self.replayed(desk)
+        assert isinstance(desk.reply(ex, CODE_3007, 400), Resend)
+        desk.settle(ex)
+        assert ex.sends == 1
+        assert desk.memory.breakers.of("zcode", "a").state(desk.now).strikes == 1
 
     def test_the_final_refusal_that_passes_carries_the_count_in_a_header(self) -> None:
         desk = Desk("replay: {max_attempts: 2, base_seconds: 0}")
