@@ -177,11 +177,6 @@ class Evidence:
         """Oldest first."""
         return tuple(self._records)
 
-    def clear(self) -> None:
-        self._records.clear()
-        self._previous.clear()
-        self._tokens.clear()
-
     def _compare(self, session: str, facts: Facts) -> _Change:
         previous = self._previous.get(session)
         if previous is None or facts.side:

@@ -60,7 +60,6 @@ class Exchange:
     notes: list[str] = field(default_factory=list)
     """One line per re-send or window learnt, not yet logged."""
     new_connection: bool | None = None
-    body_digest: str = ""
 
     @property
     def generation(self) -> bool:

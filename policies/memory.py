@@ -24,8 +24,8 @@ class Memory:
     recogniser: Recogniser
     breakers: Breakers
     windows: Windows
-    replays: Replays
     refusals: Refusals = field(default_factory=Refusals)
+    replays: Replays = field(default_factory=Replays)
     sessions: Sessions = field(default_factory=Sessions)
     evidence: Evidence = field(default_factory=Evidence)
 
@@ -38,7 +38,6 @@ class Memory:
             recogniser=Recogniser(settings.signatures),
             breakers=Breakers(settings),
             windows=Windows(settings.windows),
-            replays=Replays(settings.replay),
             evidence=Evidence(key=key),
         )
 
@@ -55,5 +54,4 @@ class Memory:
         self.surfaces = Surfaces(settings.upstreams)
         self.recogniser = Recogniser(settings.signatures)
         self.windows.configure(settings.windows)
-        self.replays.settings = settings.replay
         return self.breakers.update(settings, now)

@@ -36,7 +36,7 @@ def hopeless(memory: Memory, ex: Exchange, found: Remembered) -> Refuse:
             code=found.code,
         )
     else:
-        reason, code = Reason.REMEMBERED_OVERFLOW, "side_request_payload_too_large"
+        reason, code = Reason.REMEMBERED_OVERFLOW, answers.SIDE_REQUEST_CODE
         text = messages.remembered_overflow(model=ex.call.model)
     answer = answers.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
     return Refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")

@@ -39,7 +39,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Why(StrEnum):
-    """Why a request is not sent again: the reason code of log, comment and metric."""
+    """Why a request is not sent again."""
 
     NOT_A_REPLAY = "not_a_replay"
     NOT_TRANSIENT = "not_transient"
@@ -117,9 +117,6 @@ class Recent(Generic[Key]):
         time = self._times.get(key)
         return None if time is None or time > now or self._old(time, now) else now - time
 
-    def clear(self) -> None:
-        self._times.clear()
-
     def _old(self, time: float, now: float) -> bool:
         return now - time > self._ttl
 
@@ -149,10 +146,6 @@ class Sessions:
     def account_gap(self, account: str, now: float) -> float | None:
         """The same for all sessions of an account together."""
         return self._accounts.since(account, now)
-
-    def clear(self) -> None:
-        self._sessions.clear()
-        self._accounts.clear()
 
 
 class UpstreamWait(wait_base):
@@ -205,7 +198,7 @@ def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
 
 
 def forbidden(attempt: Attempt) -> Why | None:
-    """Why this request may not be sent again whatever its refusal was; to be asked again when the wait is over."""
+    """Why this request may not be sent again whatever its refusal was."""
     return next((why for why, forbids in FORBIDDEN if forbids(attempt)), None)
 
 
@@ -223,16 +216,8 @@ def pace(gap: float | None, settings: ReplaySettings) -> float:
 class Replays:
     """Decides, one step at a time, whether a refused replay is sent again. Remembers rounds, and nothing else."""
 
-    def __init__(self, settings: ReplaySettings | None = None, limit: int = 10_000) -> None:
-        self.settings = settings or ReplaySettings()
-        """For upstreams that carry none of their own."""
+    def __init__(self, limit: int = 10_000) -> None:
         self._rounds: Recent[tuple[str, str]] = Recent(limit, ROUND_SECONDS)
-
-    def is_replay(self, gap: float | None, settings: ReplaySettings | None = None) -> bool:
-        return is_replay(gap, settings or self.settings)
-
-    def pace(self, gap: float | None, settings: ReplaySettings | None = None) -> float:
-        return pace(gap, settings or self.settings)
 
     def next(self, attempt: Attempt, finding: Finding, now: float) -> Step:
         if why := forbidden(attempt):
@@ -246,9 +231,6 @@ class Replays:
         if isinstance(step, Again):
             self._rounds.happened(key, now)
         return step
-
-    def clear(self) -> None:
-        self._rounds.clear()
 
 
 @lru_cache(maxsize=64)

@@ -258,33 +258,3 @@ def _percent(share: Share) -> str:
         return "0/0"
     low, high = share.interval
     return f"{share.refused}/{share.all} = {share.rate:.0%} ({low:.0%} to {high:.0%})"
-
-
-def as_dict(report: Report) -> dict[str, object]:
-    """For a page or JSON: rates and intervals from 0 to 1."""
-    return {
-        "exchanges": report.exchanges,
-        "counted": _plain(report.counted),
-        "resent": _plain(report.resent),
-        "causes": list(report.causes),
-        "sentences": list(report.sentences),
-        "triggers": [
-            {
-                "letter": one.suspect.letter,
-                "name": one.suspect.name,
-                "name_zh": one.suspect.chinese,
-                "with": _plain(one.table.having),
-                "without": _plain(one.table.lacking),
-                "difference": list(one.table.difference) if one.table.difference else None,
-                "unknown": one.unknown,
-                "verdict": one.verdict.value,
-                "others": [other.letter for other in one.others],
-                "sentences": list(one.sentences),
-            }
-            for one in report.comparisons
-        ],
-    }
-
-
-def _plain(share: Share) -> dict[str, object]:
-    return {"refused": share.refused, "all": share.all, "rate": share.rate, "interval": list(share.interval)}

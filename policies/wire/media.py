@@ -110,10 +110,6 @@ def _video(value: Any, _media: str) -> int:
     return min(len(value) * IMAGE_FLAT, 10 * VIDEO_FLAT) if isinstance(value, list) else VIDEO_FLAT
 
 
-def _web_files(value: Any, _media: str) -> int:
-    return DOCUMENT_FLAT if value else 0
-
-
 def _nothing(_value: Any, _media: str) -> int:
     return 0
 

@@ -162,12 +162,6 @@ def row_of(words: str) -> tuple[OverflowRow, int | None] | None:
     return None
 
 
-def window_in(words: str) -> int | None:
-    """The context window in tokens that an overflow message states, or None."""
-    found = row_of(words)
-    return found[1] if found else None
-
-
 def window_field(fields: tuple[Mapping[str, object], ...]) -> int | None:
     """``n_ctx`` of llama.cpp, in tokens, where an envelope carries it."""
     for body in fields:

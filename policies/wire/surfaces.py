@@ -173,15 +173,8 @@ class Surfaces:
         """The upstream that answers at this host and port."""
         return self._find(host, port)
 
-    def is_configured(self, host: str, port: int) -> bool:
-        return self._find(host, port) is not None
-
     def upstream(self, name: str) -> Upstream | None:
         return self._names.get(name)
-
-    def family(self, name: str) -> Family | None:
-        upstream = self._names.get(name)
-        return upstream.family if upstream else None
 
     def recognise(
         self,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 
 from policies.evidence import Evidence, Facts, Record
 from policies.findings import ANSWER, Challenge, Finding, Kind
-from policies.report import Report, Verdict, as_dict, as_text, report
+from policies.report import Report, Verdict, as_text, report
 
 REFUSAL = Finding(Kind.CHALLENGE, row="zcode-3007", code="3007", challenge=Challenge.CAPTCHA, transient=True)
 SEEDS = range(25)
@@ -259,12 +258,3 @@ def test_the_text_shows_counts_intervals_and_a_sentence_in_both_languages() -> N
     assert "with: 54/60 = 90% (80% to 95%); without: 3/60 = 5% (2% to 14%); difference +85%" in text
     assert text.count("Too few: at least 10 exchanges") == 5
     assert text.count("样本太少") == 5
-
-
-def test_the_dict_is_plain_json() -> None:
-    found = report(many(60, 54, gap_session=0.2) + many(60, 3))
-    plain = json.loads(json.dumps(as_dict(found)))
-    assert plain["causes"] == ["A"]
-    assert [trigger["letter"] for trigger in plain["triggers"]] == list("ABCDEF")
-    assert plain["triggers"][0]["with"]["refused"] == 54
-    assert plain["triggers"][0]["verdict"] == "cause"

@@ -7,7 +7,6 @@ from policies.wire.codes.rows import Row
 
 ANTHROPIC = "docs.anthropic.com errors"
 OPENAI = "platform.openai.com error-codes"
-GOOGLE = "google.rpc.Code"
 MTOP = "Aliyun mtop"
 GATEWAY = "gateways in public reports"
 

@@ -116,8 +116,9 @@ LOOK_ALIKES = [
 
 @pytest.mark.parametrize(("words", "window"), STATED)
 def test_an_overflow_states_its_window_or_none(words: str, window: int | None) -> None:
-    assert overflow.row_of(words) is not None
-    assert overflow.window_in(words) == window
+    found = overflow.row_of(words)
+    assert found is not None
+    assert found[1] == window
 
 
 @pytest.mark.parametrize("words", LOOK_ALIKES)
@@ -194,8 +195,10 @@ def test_a_structured_field_comes_before_the_text(tokens: object) -> None:
 
 
 def test_a_number_below_a_thousand_is_no_window() -> None:
-    assert overflow.window_in("Range of input length should be [1, 512]") is None
-    assert overflow.window_in("prompt is too long: 700 tokens > 600 maximum") is None
+    for words in ("Range of input length should be [1, 512]", "prompt is too long: 700 tokens > 600 maximum"):
+        found = overflow.row_of(words)
+        assert found is not None
+        assert found[1] is None
 
 
 def test_words_in_an_answer_are_not_read() -> None:
@@ -208,5 +211,5 @@ def test_words_in_an_answer_are_not_read() -> None:
 
 @given(st.text(max_size=300))
 def test_no_text_raises_and_none_is_below_the_smallest(words: str) -> None:
-    window = overflow.window_in(words)
-    assert window is None or window >= overflow.SMALLEST
+    found = overflow.row_of(words)
+    assert found is None or found[1] is None or found[1] >= overflow.SMALLEST
