@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from mitmproxy import contentviews, http
 
+from operations.notes import METADATA
 from policies.wire import encodings
 from policies.wire.assemble import assemble
 
-METADATA = "breakwater"
 EXCERPT_AT_MOST = 4096
 """Characters of the replaced body that are shown; the flow keeps fewer."""
 VALUE_AT_MOST = 600

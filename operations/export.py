@@ -38,10 +38,8 @@ def corpus_line(memory: Memory, flow: http.HTTPFlow) -> str:
         headers = {"content-type": str(noted.get("upstream_type", ""))}
     else:
         headers = {name.lower(): value for name, value in pairs(response) if name.lower() in KEPT_HEADERS}
-    if noted.get("finding") == Kind.ANSWER.value:
-        return json.dumps({"error": "this is an answer: what a model wrote is not exported"})
     finding = memory.recogniser.document(surface, Head(status, tuple(headers.items())), body.encode(), whole=True)
-    if finding.kind is Kind.ANSWER:
+    if Kind.ANSWER in (finding.kind, noted.get("finding")):
         return json.dumps({"error": "this is an answer: what a model wrote is not exported"})
     line = {
         "id": "unknown",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from operations.desk import Desk
-from operations.status import RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import Counts, RefusalRow, Status, UpstreamRow, WindowRow
 from operations.version import VERSION
 from policies import report
 from policies.breaker import LEASE_SECONDS, Breaker, State
@@ -22,7 +23,7 @@ def status(desk: Desk) -> Status:
     now, wall, memory = time.monotonic(), time.time(), desk.memory
     counts = desk.counters.freeze()
     rows = [
-        _row(desk, upstream, breaker, now)
+        _row(desk, upstream, breaker, counts, now)
         for upstream in memory.settings.upstreams
         for breaker in memory.breakers.named(upstream.name) or (None,)
     ]
@@ -59,8 +60,8 @@ def _recent_report(desk: Desk, now: float) -> str:
     return desk.report[1]
 
 
-def _row(desk: Desk, upstream: Upstream, breaker: Breaker | None, now: float) -> UpstreamRow:
-    counts, name = desk.counters.freeze(), upstream.name
+def _row(desk: Desk, upstream: Upstream, breaker: Breaker | None, counts: Counts, now: float) -> UpstreamRow:
+    name = upstream.name
     settings = upstream.breaker or desk.memory.settings.breaker
     row = UpstreamRow(
         name=name,
@@ -78,12 +79,10 @@ def _row(desk: Desk, upstream: Upstream, breaker: Breaker | None, now: float) ->
     left = view.left if view.state is State.OPEN else None
     if view.probe_age is not None:
         left = max(0.0, LEASE_SECONDS - view.probe_age)
-    return UpstreamRow(
-        **{field: getattr(row, field) for field in row.__slots__}
-        | {
-            "state": view.state.value,
-            "seconds_left": left,
-            "strikes": view.strikes,
-            "account": breaker.account[:ACCOUNT_DIGITS],
-        }
+    return replace(
+        row,
+        state=view.state.value,
+        seconds_left=left,
+        strikes=view.strikes,
+        account=breaker.account[:ACCOUNT_DIGITS],
     )
