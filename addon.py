@@ -17,27 +17,22 @@ from mitmproxy import ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 import held_stream
-from operations import cautions, content_view, handover, page, state_file, status_of
+from operations import cautions, content_view, demo, handover, page, state_file, status_of
 from operations.actions import act, is_killed, settle_killed
 from operations.backtest import Backtest
 from operations.commands import Commands
 from operations.config_watch import ConfigWatch
-from operations.demo import Demo
 from operations.desk import Desk
 from operations.self_test import self_test
 from operations.status import Status
 from operations.version import VERSION
-from policies.calls import Family
 from policies.settings import Settings, Upstream
 from policies.settings_file import SettingsError, parse
-from policies.wire.client_hello import is_browser
+from policies.wire.client_hello import is_person
 from policies.wire.surfaces import BUILT_IN
 
 logger = logging.getLogger("breakwater")
 
-DEMO_HOST = "demo.breakwater.internal"
-DEMO_UPSTREAM = Upstream("demo", (DEMO_HOST,), Family.ZCODE)
-WEB_CHAT = frozenset({Family.QWEN_WEB, Family.ZAI_WEB})
 LOOK_SECONDS = 1.0
 """Between two looks at the config file; the state file is written as often, where something changed."""
 
@@ -49,7 +44,7 @@ class Breakwater:
         self.desk: Desk | None = None
         self.addons = [Commands(self)]
         self._watch: ConfigWatch | None = None
-        self._demo = Demo()
+        self._demo = demo.Demo()
         self._demo_address: asyncio.Task[tuple[str, int]] | None = None
         self._backtest: Backtest | None = None
         self._page = page.make_app(self)
@@ -62,7 +57,7 @@ class Breakwater:
             "breakwater_config", str, "", "Settings of Breakwater, a YAML file; empty: config.yaml beside addon.py."
         )
         loader.add_option(
-            "breakwater_demo", bool, False, f"Serve a scripted upstream of our own behind http://{DEMO_HOST}/."
+            "breakwater_demo", bool, False, f"Serve a scripted upstream of our own behind http://{demo.HOST}/."
         )
         loader.add_option(
             "breakwater_report", bool, False, "Print the evidence report after the flows of a file were read (-nr FILE)."
@@ -81,7 +76,7 @@ class Breakwater:
     def _take(self, text: str) -> bool:
         """Follow a config text; a bad one is one ERROR line, which ends a start, and the last good one stays."""
         assert self._watch
-        built_in = (*BUILT_IN, DEMO_UPSTREAM) if ctx.options.breakwater_demo else BUILT_IN
+        built_in = (*BUILT_IN, demo.UPSTREAM) if ctx.options.breakwater_demo else BUILT_IN
         try:
             settings = parse(text, str(self._watch.path), os.environ, built_in)
         except SettingsError as error:
@@ -125,7 +120,7 @@ class Breakwater:
         loop = asyncio.get_running_loop()
         if ctx.options.breakwater_demo:
             self._demo_address = loop.create_task(self._demo.start(), name="breakwater demo")
-            logger.info("Breakwater: the demo upstream is behind http://%s/", DEMO_HOST)
+            logger.info("Breakwater: the demo upstream is behind http://%s/", demo.HOST)
         self._task = loop.create_task(self._look_on(), name="breakwater")
 
     async def _look_on(self) -> None:
@@ -180,8 +175,8 @@ class Breakwater:
             data.ignore_connection = data.ignore_connection or settings.decrypt == "guarded"
             return
         hello = data.client_hello
-        browser = is_browser(hello.cipher_suites, [kind for kind, _ in hello.extensions])
-        if browser and upstream.family in WEB_CHAT and settings.browsers == "tunnel":
+        person = is_person(upstream.family, hello.cipher_suites, [kind for kind, _ in hello.extensions])
+        if person and settings.browsers == "tunnel":
             data.ignore_connection = True
             self.desk.once(f"browser {upstream.name}", f"a browser at {upstream.name} is tunnelled undecrypted")
 
@@ -194,7 +189,7 @@ class Breakwater:
         return surfaces.at(host, port) or (surfaces.at(sni, port) if sni and _is_address(host) else None)
 
     async def server_connect(self, data: Any) -> None:
-        if self._demo_address and data.server.address and data.server.address[0] == DEMO_HOST:
+        if self._demo_address and data.server.address and data.server.address[0] == demo.HOST:
             data.server.address = await self._demo_address
 
     # -- flows ------------------------------------------------------------------------------------------------

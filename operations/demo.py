@@ -9,6 +9,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from policies.calls import Family
+from policies.settings import Upstream
+
+HOST = "demo.breakwater.internal"
+UPSTREAM = Upstream("demo", (HOST,), Family.ZCODE)
+
 Dialect = Literal["anthropic", "openai"]
 
 PATHS: dict[str, Dialect] = {"/v1/messages": "anthropic", "/v1/chat/completions": "openai"}
@@ -21,7 +27,7 @@ WORDS = ("This ", "answer ", "comes ", "frame ", "by frame.")
 
 _MTOP = {
     "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],
-    "data": {"url": "https://demo.breakwater.internal/_____tmd_____/punish?x5secdata=DEMO&x5step=2&action=captcha"},
+    "data": {"url": f"https://{HOST}/_____tmd_____/punish?x5secdata=DEMO&x5step=2&action=captcha"},
 }
 _PAGE = (
     '<!doctypehtml><html><head><meta name="aliyun_waf_aa" content="demo"><meta name="aliyun_waf_bb" content="demo">'

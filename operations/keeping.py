@@ -9,23 +9,21 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from operations import state_file
+from operations import demo, state_file
 from policies.memory import Memory
 
 logger = logging.getLogger("breakwater")
 
 KEY_BYTES = 32
-DEMO = "demo"
-"""Name of the demo's upstream: it starts anew each time."""
 
 
 def save(path: str, key: bytes, memory: Memory) -> None:
-    """Write the state file; a failure is one WARNING."""
+    """Write the state file, without the demo, which starts anew each time; a failure is one WARNING."""
     now, wall = time.monotonic(), time.time()
     state = {
         "saved_at": wall,
         "key": key.hex(),
-        "breakers": [row for row in memory.breakers.dump(wall, now) if row["upstream"] != DEMO],
+        "breakers": [row for row in memory.breakers.dump(wall, now) if row["upstream"] != demo.UPSTREAM.name],
         "refusals": memory.refusals.dump(wall, now),
         "windows": memory.windows.dump(),
     }

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies.calls import Family
+
 RECORD_SIZE_LIMIT = 28
 DELEGATED_CREDENTIALS = 34
 """Extension types; only Firefox sends both (RFC 8449, RFC 9345)."""
+
+
+WEB_CHATS = frozenset({Family.QWEN_WEB, Family.ZAI_WEB})
+"""Sites that ask a person for a check: what a browser does there is its own business."""
+
+
+def is_person(family: Family, cipher_suites: Sequence[int], extension_types: Sequence[int]) -> bool:
+    """True for a browser on a web chat; one that asks an API is a client like any other."""
+    return family in WEB_CHATS and is_browser(cipher_suites, extension_types)
 
 
 def is_browser(cipher_suites: Sequence[int], extension_types: Sequence[int]) -> bool:

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.wire.client_hello import is_browser
+from policies.calls import Family
+from policies.wire.client_hello import is_browser, is_person
 
 GREASE = tuple(range(0x0A0A, 0x10000, 0x1010))
 TLS13 = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02F)
@@ -39,3 +40,9 @@ def test_all_sixteen_reserved_values_are_known() -> None:
 @given(st.integers(0, 0xFFFF))
 def test_no_other_value_is_reserved(value: int) -> None:
     assert is_browser((value,), ()) == (value in GREASE)
+
+
+@pytest.mark.parametrize("family", Family)
+def test_a_browser_is_a_person_on_the_web_chats_alone(family: Family) -> None:
+    assert is_person(family, TLS13, FIREFOX) is (family in (Family.QWEN_WEB, Family.ZAI_WEB))
+    assert not is_person(family, TLS13, CURL)
