@@ -11,9 +11,6 @@ from policies.calls import Call, Role, Surface
 from policies.memory import Memory
 from policies.wire import encodings, requests
 
-REQUEST_BYTES = 32 * 1024 * 1024
-"""A request is decoded for reading up to here; a larger one is a main request and passes."""
-
 
 class Keeper(Protocol):
     """Who keeps the key of the hashes."""
@@ -40,14 +37,14 @@ def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface) -> Call:
         return Call(surface, asked.method, path, account)
     raw = asked.raw_content or b""
     encoding = header("content-encoding")
-    body = (encodings.decode(raw, encoding, REQUEST_BYTES) or b"") if encoding else raw
+    body = (encodings.decode(raw, encoding) or b"") if encoding else raw
     return requests.read(
         surface,
         asked.method,
         path,
         header,
         query,
-        body if len(body) <= REQUEST_BYTES else b"",
+        body if len(body) <= encodings.REQUEST_LIMIT else b"",
         size=len(raw),
         account=account,
         hashed=keeper.hashed,

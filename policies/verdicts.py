@@ -17,17 +17,7 @@ from policies.findings import Challenge, Finding, Kind
 from policies.memory import Memory
 from policies.replays import Again, Attempt
 from policies.wire import answers, messages
-
-HIDDEN_STATUS: dict[Kind, int] = {
-    Kind.RATE_LIMIT: 429,
-    Kind.QUOTA: 429,
-    Kind.ACCOUNT: 401,
-    Kind.FILTER: 400,
-    Kind.OVERFLOW: 400,
-    Kind.CALLER_ERROR: 400,
-    Kind.UPSTREAM_ERROR: 502,
-}
-"""The status of an error that hid in a 200, where the code's row names none."""
+from policies.wire.meanings import HIDDEN_STATUS
 
 CHALLENGES: dict[Challenge, Reason] = {
     Challenge.BUSY: Reason.BUSY,

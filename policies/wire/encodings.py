@@ -10,7 +10,7 @@ from typing import Any, Protocol
 ANSWER_LIMIT = 1 << 20
 """Decoded bytes of an answer that are looked at."""
 REQUEST_LIMIT = 32 << 20
-"""Decoded bytes of a request that are looked at."""
+"""Decoded bytes of a request that are looked at; a larger one is a main request and passes."""
 
 MOST_CODINGS = 4
 """A body that was encoded more often than this is not read: each layer costs memory, and a header can name a thousand."""

@@ -14,7 +14,7 @@ from policies.wire.envelopes import Envelope, is_status
 
 LASTING = frozenset({Kind.OVERFLOW, Kind.QUOTA, Kind.ACCOUNT, Kind.FILTER, Kind.CHALLENGE})
 """Kinds that words alone may say even beside a code that no row knows."""
-HIDDEN_STATUS = {
+HIDDEN_STATUS: dict[Kind, int] = {
     Kind.QUOTA: 429,
     Kind.RATE_LIMIT: 429,
     Kind.ACCOUNT: 401,
@@ -23,6 +23,7 @@ HIDDEN_STATUS = {
     Kind.CALLER_ERROR: 400,
     Kind.UPSTREAM_ERROR: 502,
 }
+"""The status of an error that hid in a 200, where neither the code's row nor the answer names one."""
 _OVERLOAD_STATUSES = (429, 503, 529)
 _CAPTCHA_FAMILIES = (Family.QWEN_WEB, Family.ZAI_WEB, Family.ZCODE)
 
