@@ -1,37 +1,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from policies.calls import Family, Role, Wire
-from policies.findings import Challenge, Finding, Kind
-from policies.wire.frames import parse
+from policies.findings import Challenge, Kind
 from policies.wire.head import Head
-from policies.wire.recognise import Recogniser
 from tests.policies.wire.envelope_forms import dump
+from tests.policies.wire.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.wire.replies import surface
-
-MTOP = {
-    "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],
-    "data": {"url": "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=xg"},
-}
-RECOGNISER = Recogniser()
-
-
-def document(
-    body: object, status: int = 200, family: Family = Family.ZAI, headers: tuple[tuple[str, str], ...] = (), **more: Any
-) -> Finding:
-    data = body if isinstance(body, bytes) else dump(body)
-    return RECOGNISER.document(
-        more.pop("where", surface(family)), Head(status, headers), data, whole=more.pop("whole", True)
-    )
-
-
-def frame(raw: str, status: int = 200, family: Family = Family.ZAI) -> Finding | None:
-    return RECOGNISER.frame(surface(family), Head(status), parse(raw.encode()))
-
 
 # -- the mtop frame
 

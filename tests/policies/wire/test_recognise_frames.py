@@ -1,36 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from policies.calls import Family
-from policies.findings import Finding, Kind
-from policies.wire.frames import parse
-from policies.wire.head import Head
-from policies.wire.recognise import Recogniser
+from policies.findings import Kind
 from tests.policies.wire.envelope_forms import FORMS, dump
+from tests.policies.wire.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.wire.replies import surface
-
-MTOP = {
-    "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],
-    "data": {"url": "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=xg"},
-}
-RECOGNISER = Recogniser()
-
-
-def document(
-    body: object, status: int = 200, family: Family = Family.ZAI, headers: tuple[tuple[str, str], ...] = (), **more: Any
-) -> Finding:
-    data = body if isinstance(body, bytes) else dump(body)
-    return RECOGNISER.document(
-        more.pop("where", surface(family)), Head(status, headers), data, whole=more.pop("whole", True)
-    )
-
-
-def frame(raw: str, status: int = 200, family: Family = Family.ZAI) -> Finding | None:
-    return RECOGNISER.frame(surface(family), Head(status), parse(raw.encode()))
-
 
 # -- frames
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,29 +11,9 @@ from policies.calls import Family
 from policies.findings import Finding, Kind
 from policies.wire.frames import parse
 from policies.wire.head import Head
-from policies.wire.recognise import Recogniser
 from tests.policies.wire.envelope_forms import dump
+from tests.policies.wire.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.wire.replies import surface
-
-MTOP = {
-    "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::哎哟喂,被挤爆啦,请稍后重试"],
-    "data": {"url": "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=xg"},
-}
-RECOGNISER = Recogniser()
-
-
-def document(
-    body: object, status: int = 200, family: Family = Family.ZAI, headers: tuple[tuple[str, str], ...] = (), **more: Any
-) -> Finding:
-    data = body if isinstance(body, bytes) else dump(body)
-    return RECOGNISER.document(
-        more.pop("where", surface(family)), Head(status, headers), data, whole=more.pop("whole", True)
-    )
-
-
-def frame(raw: str, status: int = 200, family: Family = Family.ZAI) -> Finding | None:
-    return RECOGNISER.frame(surface(family), Head(status), parse(raw.encode()))
-
 
 # -- odd input
 
