@@ -1,4 +1,9 @@
-"""The facts of one request, read from a typed head without building its message tree."""
+"""The facts of one request, read from a typed head without building its message tree.
+
+Odd values (a budget that is no positive whole number, a model that is no text) read as absent, and a ``tools`` that is no
+array as present: what cannot be read is a main request and passes. A model is kept without its ``[1m]`` suffix, so that
+windows are looked up and learnt under one name.
+"""
 
 from __future__ import annotations
 
@@ -107,12 +112,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     hashed: Callable[[str], str],
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
-    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens.
-
-    Odd values (a budget that is no positive whole number, a model that is no text) read as absent, and a ``tools`` that
-    is no array as present: what cannot be read is a main request and passes. ``model`` is kept without its ``[1m]``
-    suffix, so that windows are looked up and learnt under one name.
-    """
+    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
     envelope = _Envelope(header, query)
     head = _head(body)
     readable = head is not None
