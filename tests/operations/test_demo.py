@@ -140,7 +140,7 @@ def test_stop_ends_a_stream_that_is_being_served() -> None:
         writer.write(b'POST /v1/messages HTTP/1.1\r\ncontent-length: 15\r\n\r\n{"stream":true} '[:-1])
         await reader.readuntil(b"message_start")
         await asyncio.wait_for(demo.stop(), 10)
-        await asyncio.wait_for(reader.read(), 10)
+        assert b"message_stop" not in await asyncio.wait_for(reader.read(), 10)
         writer.close()
 
     asyncio.run(run())
