@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from policies.wire.frames import Frame
+from policies.wire.frames import BOM, Frame
 
-BOM = b"\xef\xbb\xbf"
 UNREADABLE = object()
 """What :func:`parse` gives for bytes that are no JSON; None is a JSON value."""
 

@@ -100,10 +100,6 @@ class Framer:
             self._buffer = bytearray()
             self._seen = 0
 
-    def feed(self, chunk: bytes) -> list[Frame]:
-        """The frames that this chunk completes."""
-        return [parse(raw) for raw in self.split(chunk)]
-
     @property
     def rest(self) -> bytes:
         """The unfinished tail."""
@@ -116,12 +112,3 @@ class Framer:
     def begins(self, pattern: re.Pattern[bytes]) -> bool:
         """True where the unfinished tail begins as ``pattern`` says; copies nothing."""
         return pattern.match(self._buffer) is not None
-
-    def flush(self) -> Frame | None:
-        """The unfinished tail as a frame, at the end of a stream that left out its last blank line."""
-        if not self._buffer:
-            return None
-        raw = bytes(self._buffer)
-        self._buffer = bytearray()
-        self._seen = 0
-        return parse(raw)

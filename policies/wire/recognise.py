@@ -22,7 +22,7 @@ from policies.wire import (
     waits,
 )
 from policies.wire.envelopes import Envelope
-from policies.wire.frames import Frame
+from policies.wire.frames import BOM, Frame
 from policies.wire.head import Head
 from policies.wire.meanings import Meaning
 
@@ -172,7 +172,7 @@ class Recogniser:
 
     def _bare(self, seen: Seen, frame: Frame) -> Finding | None:
         """A frame without data: a comment, an error event alone, or a document that stands where a frame should."""
-        raw = frame.raw.removeprefix(documents.BOM).strip()
+        raw = frame.raw.removeprefix(BOM).strip()
         if raw[:1] in (b"{", b"[", b"<"):
             return self.document(seen.surface, seen.head, raw, whole=True)
         return self._refused(seen, {}) if seen.failed else None

@@ -117,9 +117,13 @@ class Tap:
             and not self._encoded
             and not len(self._framer)
             and chunk.endswith(b"\n\n")
-            and not (usage.MARKER in chunk and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input))
+            and not self._states_usage(chunk)
             and not self._recogniser.suspicious(self._surface, chunk)
         )
+
+    def _states_usage(self, data: bytes) -> bool:
+        """Usage that is worth reading: anthropic states it twice, the others once."""
+        return usage.MARKER in data and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input)
 
     def tap_finish(self) -> Tapped:
         """The end of the body: what was held back is judged and let go."""
@@ -151,7 +155,7 @@ class Tap:
 
     def _look(self, raw: bytes) -> Finding | None:
         """The refusal in one frame that closes the stream, if it is one. Notes usage and the answer's end."""
-        near = usage.MARKER in raw and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input)
+        near = self._states_usage(raw)
         suspicious = self._recogniser.suspicious(self._surface, raw)
         if not suspicious and self.answered and not near:
             return None

@@ -8,10 +8,14 @@ from hypothesis import strategies as st
 from policies.wire.frames import Frame, Framer, parse
 
 
+def frames_of(framer: Framer, chunk: bytes) -> list[Frame]:
+    return [parse(raw) for raw in framer.split(chunk)]
+
+
 def fed(data: bytes, size: int | None = None, limit: int = 1 << 20) -> Any:
     framer = Framer(limit)
     size = size or max(len(data), 1)
-    frames = [frame for at in range(0, len(data), size) for frame in framer.feed(data[at : at + size])]
+    frames = [frame for at in range(0, len(data), size) for frame in frames_of(framer, data[at : at + size])]
     return frames, framer
 
 
@@ -27,8 +31,8 @@ def test_every_line_end_and_chunking_gives_the_same_frames(end: bytes, size: int
 
 def test_a_crlf_split_over_chunks_is_one_line_end() -> None:
     framer = Framer()
-    assert framer.feed(b"data: 1\r\n\r") == []
-    assert framer.feed(b"\ndata: 2") == [Frame(b"", b"1", (), b"data: 1\r\n\r\n")]
+    assert frames_of(framer, b"data: 1\r\n\r") == []
+    assert frames_of(framer, b"\ndata: 2") == [Frame(b"", b"1", (), b"data: 1\r\n\r\n")]
 
 
 def test_a_byte_order_mark_stays_in_the_raw_bytes_only() -> None:
@@ -58,13 +62,10 @@ def test_only_one_space_after_the_colon_is_taken_off() -> None:
     assert parse(b"data:  two\n\n").data == b" two"
 
 
-def test_flush_gives_the_frame_that_has_no_blank_line() -> None:
-    _, framer = fed(b'data: {"ret":[]}')
-    frame = framer.flush()
-    assert frame is not None
-    assert frame.data == b'{"ret":[]}'
-    assert framer.rest == b""
-    assert framer.flush() is None
+def test_a_frame_that_has_no_blank_line_is_the_rest() -> None:
+    frames, framer = fed(b'data: {"ret":[]}')
+    assert frames == []
+    assert parse(framer.rest).data == b'{"ret":[]}'
 
 
 def test_a_frame_beyond_the_limit_is_given_up_and_nothing_is_kept() -> None:
@@ -72,7 +73,7 @@ def test_a_frame_beyond_the_limit_is_given_up_and_nothing_is_kept() -> None:
     assert [frame.data for frame in frames] == [b"1"]
     assert framer.overrun
     assert framer.rest == b""
-    assert framer.feed(b"\n\ndata: 2\n\n") == []
+    assert framer.split(b"\n\ndata: 2\n\n") == []
 
 
 def test_a_frame_at_the_limit_is_kept() -> None:
@@ -108,7 +109,7 @@ def test_any_chunking_gives_the_same_frames_and_loses_no_byte(data: bytes, sizes
     framer, frames, at = Framer(), [], 0
     while at < len(data):
         for size in sizes:
-            frames += framer.feed(data[at : at + size])
+            frames += frames_of(framer, data[at : at + size])
             at += size
     assert frames == whole
     assert framer.rest == at_once.rest
