@@ -60,7 +60,7 @@ class Refuse:
 
     answer: Answer
     comment: str
-    wait: float | None = None
+    wait: int | None = None
     """Seconds told to the client, or None where a retry is hopeless."""
 
 
@@ -77,7 +77,7 @@ class Replace:
 
     answer: Answer
     comment: str
-    wait: float | None = None
+    wait: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Guard:
         """Whether a request goes upstream. In ``mode: observe`` everything does."""
         refusal = self._admit(ex, now, wall)
         if refusal is not None:
-            ex.reason, ex.comment, ex.told = refusal.answer.reason, refusal.comment, _whole(refusal.wait)
+            ex.reason, ex.comment, ex.told = refusal.answer.reason, refusal.comment, refusal.wait
             if self.memory.settings.mode == "enforce":
                 ex.refused_here = True
                 return refusal
@@ -269,7 +269,3 @@ class Guard:
             side=ex.side,
         )
         return self.memory.evidence.note(facts, finding)
-
-
-def _whole(wait: float | None) -> int | None:
-    return None if wait is None else int(wait)
