@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
-from typing import Any
+from typing import Any, cast
 
 from mitmproxy import flow, http
 from mitmproxy.connection import Client
@@ -36,8 +36,7 @@ RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(
     getattr(proto, f"Response{name}") for name in ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
 )
 ProtocolError = proto.RequestProtocolError | proto.ResponseProtocolError
-FRESH_IDS = itertools.count(2**32, 2)
-"""Stream ids of re-sends: even, and above anything a client can use."""
+FRESH_IDS = itertools.count(2**32, 2)  # of re-sends: even, and above anything a client can use
 LOOK_SECONDS = 1.0
 """How often a wait looks whether its flow was killed."""
 
@@ -69,8 +68,7 @@ class HeldHttpLayer(proto.HttpLayer):
     """mitmproxy's HTTP layer, with our streams in it."""
 
     def make_stream(self, stream_id: int) -> layer.CommandGenerator[None]:
-        ctx = self.context.fork()
-        self.streams[stream_id] = HeldStream(ctx, stream_id)
+        self.streams[stream_id] = HeldStream(self.context.fork(), stream_id)
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
 
@@ -79,12 +77,12 @@ class HeldStream(proto.HttpStream):
 
     def __init__(self, context: Context, stream_id: int) -> None:
         super().__init__(context, stream_id)
+        # Stream id whose response events count; None while no request of ours is under way upstream.
         self._attempt: int | None = stream_id
-        """Stream id whose response events count; None while no request of ours is under way upstream."""
         self._reached = False  # whether there is an upstream to tell that its response is given up
         self._kept: list[bytes] = []
         self._timer: commands.RequestWakeup | None = None
-        self._due = 0.0  # when the timer is really due, in monotonic seconds
+        self._due = 0.0  # when it is really due, in monotonic seconds
         self._stores = bool(getattr(context.options, "store_streamed_bodies", False))  # mitmproxy 12
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
@@ -116,31 +114,28 @@ class HeldStream(proto.HttpStream):
         return self._reached
 
     def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
-        """Nothing is under way upstream; the next send is due when the timer says so."""
-        yield from ()
+        yield from ()  # nothing is under way upstream; the next send is due when the timer says so
 
     def _send(self) -> layer.CommandGenerator[None]:
         """Send the request on a fresh id: HTTP/2 maps ids one to one, an old one cannot be used again."""
         attempt = self._attempt = next(FRESH_IDS)
-        parent: Any = self.context.layers[self.context.layers.index(self) - 1]
-        parent.streams[attempt] = self
+        cast("proto.HttpLayer", self.context.layers[self.context.layers.index(self) - 1]).streams[attempt] = self
         self.server_state = self.state_wait_for_response_headers
         if not (yield from super().make_server_connection()):
             return
         if (yield from self.check_killed(emit_error_hook=True)):
             return
         request, content, server = self.flow.request, self.flow.request.raw_content, self.context.server
-        yield proto.SendHttp(proto.RequestHeaders(attempt, request, not (content or request.trailers)), server)
-        if content:
-            yield proto.SendHttp(proto.RequestData(attempt, content), server)
-        if request.trailers:
-            yield proto.SendHttp(proto.RequestTrailers(attempt, request.trailers), server)
-        yield proto.SendHttp(proto.RequestEndOfMessage(attempt), server)
+        parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or request.trailers))]
+        parts += [proto.RequestData(attempt, content)] if content else []
+        parts += [proto.RequestTrailers(attempt, request.trailers)] if request.trailers else []
+        for part in (*parts, proto.RequestEndOfMessage(attempt)):
+            yield proto.SendHttp(part, server)
 
     @property
     def _hold(self) -> Hold | None:
-        response = getattr(self.flow, "response", None)
-        return response.stream if response and getattr(response.stream, "held", False) else None
+        stream = getattr(getattr(self.flow, "response", None), "stream", None)
+        return stream if getattr(stream, "held", False) else None
 
     @property
     def _more_is_here(self) -> bool:
@@ -164,12 +159,12 @@ class HeldStream(proto.HttpStream):
 
     def state_hold_response(self, event: events.Event) -> layer.CommandGenerator[None]:
         """Keep what comes until the hold has decided."""
-        hold = self._hold
-        assert hold
+        hold: Any = self._hold
         if isinstance(event, proto.ResponseData):
             self._kept.append(event.data)
             decision = hold.feed(event.data)
-            if decision is None and self._timer is None and not self._more_is_here:
+            nearer = self._timer is None or time.monotonic() + hold.pause() < self._due - 0.01
+            if decision is None and nearer and not self._more_is_here:
                 yield from self._wake_in(hold.pause())
             yield from self._obey(decision, whole=False)
         elif isinstance(event, proto.ResponseTrailers):
@@ -238,9 +233,7 @@ class HeldStream(proto.HttpStream):
     def _abandon(self, *, ended: bool) -> layer.CommandGenerator[None]:
         """Forget the current attempt; one that has not ended is cancelled (closes HTTP/1.1, resets an HTTP/2 stream)."""
         attempt, self._attempt = self._attempt, None
-        if attempt is None:
-            return
-        if not ended:
+        if attempt is not None and not ended:
             yield proto.SendHttp(proto.RequestProtocolError(attempt, "given up by Breakwater", CANCEL), self.context.server)
         yield from self._drop(attempt)
 
@@ -253,7 +246,7 @@ class HeldStream(proto.HttpStream):
         left = self._due - time.monotonic()
         if self.flow.error and self.flow.error.msg == flow.Error.KILLED_MESSAGE:  # in mitmweb, while it was held
             yield from self.check_killed(emit_error_hook=True)
-        elif left > 0.001:
+        elif self.server_state == self.state_waiting and left > 0.001:
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
             decision = self._hold.due() if self._hold else None
@@ -286,9 +279,8 @@ class HeldStream(proto.HttpStream):
         hold = self._hold
         if hold and self.server_state == self.state_hold_response:
             return hold.finish(cut=True)
-        if hold is not None and self.server_state == self.state_wait_for_response_headers:
-            return hold.unsent()  # the hold of the attempt before: this one never got an answer
-        return None
+        unanswered = self.server_state == self.state_wait_for_response_headers  # it is the hold of the attempt before
+        return hold.unsent() if hold and unanswered else None
 
     def _client_left(self, event: proto.RequestProtocolError) -> layer.CommandGenerator[None]:
         attempt, self._attempt = self._attempt, None

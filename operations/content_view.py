@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from mitmproxy import contentviews, http
 
@@ -44,6 +44,7 @@ UNITS = {"hold_seconds": " s", "waits": " s", "told": " s"}
 BELOW = frozenset({"excerpt"})
 
 # Both are meant to be subclassed; which of them exists depends on mitmproxy's version.
+_contentviews: Any = contentviews
 _Base: Any = getattr(contentviews, "Contentview", None) or getattr(contentviews, "View", object)
 
 
@@ -72,15 +73,15 @@ class BreakwaterView(_Base):  # type: ignore[misc]
 def register() -> None:
     """Add the view, in the place of one of that name: a reloaded addon registers again."""
     unregister()
-    contentviews.add(cast("Any", BreakwaterView()))
+    _contentviews.add(BreakwaterView())
 
 
 def unregister() -> None:
     """Take the view away, where mitmproxy can: 12 has no public way, and there `add` replaces."""
     if hasattr(contentviews, "registry"):
         return
-    if (view := contentviews.get(BreakwaterView.name)) is not None:
-        contentviews.remove(view)
+    if (view := _contentviews.get(BreakwaterView.name)) is not None:
+        _contentviews.remove(view)
 
 
 def describe(flow: object) -> str:

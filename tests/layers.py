@@ -256,7 +256,7 @@ class Layers:
     def client_status(self) -> int | None:
         if self.client.h2:
             heads = [e for e in self.client.seen if isinstance(e, h2.events.ResponseReceived)]
-            return int(dict(heads[-1].headers)[":status"]) if heads else None
+            return int(dict[Any, Any](heads[-1].headers)[":status"]) if heads else None
         return int(self.client.received.split(b" ")[1]) if self.client.received else None
 
     @property

@@ -1,6 +1,7 @@
 import gzip
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from mitmproxy import contentviews, http
@@ -40,6 +41,10 @@ def decided_flow(metadata: object = None, view: bytes = b"") -> http.HTTPFlow:
     return flow
 
 
+VIEWS: Any = contentviews
+"""Its two versions have different names in it."""
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
     with taddons.context():  # type: ignore[no-untyped-call]
@@ -51,10 +56,10 @@ def registered() -> Iterator[None]:
 def shown(flow: http.HTTPFlow, message: http.Message | None, view_name: str = "auto") -> tuple[str, str]:
     """The text that mitmweb shows, and the name of the view that made it; by the calls of the version at hand."""
     if hasattr(contentviews, "prettify_message"):
-        result = contentviews.prettify_message(message, flow, view_name)
+        result = VIEWS.prettify_message(message, flow, view_name)
         return result.text, result.view_name
     assert message is not None
-    title, lines, error = contentviews.get_message_content_view(view_name, message, flow)
+    title, lines, error = VIEWS.get_message_content_view(view_name, message, flow)
     assert error is None
     return "\n".join("".join(text for _, text in line) for line in lines), title.strip()
 
@@ -109,11 +114,7 @@ def test_registering_again_replaces(registered: None) -> None:
     register()
     flow = decided_flow()
     assert shown(flow, flow.response)[1] == "Breakwater"
-    names = (
-        list(contentviews.registry)
-        if hasattr(contentviews, "registry")
-        else [v.name.lower() for v in contentviews.views]
-    )
+    names = list(VIEWS.registry) if hasattr(contentviews, "registry") else [v.name.lower() for v in VIEWS.views]
     assert names.count("breakwater") == 1
 
 
