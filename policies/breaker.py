@@ -6,7 +6,18 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from policies.breaker_table import LEVELS, TRANSITIONS, BreakerView, Event, Pass, Refused, State, Transition, tell
+from policies.breaker_table import (
+    LEVELS,
+    NO_TIME,
+    TRANSITIONS,
+    BreakerView,
+    Event,
+    Pass,
+    Refused,
+    State,
+    Transition,
+    tell,
+)
 from policies.settings import BreakerSettings, Settings
 
 __all__ = ["LEASE_SECONDS", "Breaker", "BreakerView", "Breakers", "Pass", "Refused", "State", "Transition", "tell"]
@@ -16,9 +27,6 @@ LEASE_SECONDS = 70.0
 
 _KNOWN_PASSES = 1024
 """Passes in the closed state whose events still count; the oldest is forgotten first."""
-
-_NO_TIME = 1e12
-"""Seconds that no wall clock shows."""
 
 
 class Breaker:
@@ -164,7 +172,7 @@ class Breaker:
         if type(ends_at) not in (int, float) or type(strikes) is not int or self.window <= 0:
             return False
         assert isinstance(ends_at, int | float)
-        if not 0 < ends_at < _NO_TIME:
+        if not 0 < ends_at < NO_TIME:
             return False
         self._enter(State.OPEN, now)
         self._strikes = max(strikes, 0)

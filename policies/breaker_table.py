@@ -36,6 +36,9 @@ class Event(StrEnum):
 
 Level = Literal["debug", "info", "warning"]
 
+NO_TIME = 1e12
+"""Seconds that no wall clock shows: what a state file says of the end of a wait stays below."""
+
 # Theory of operation
 # ===================
 #

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypedDict, Unpack
 
-from policies.breaker_table import tell
+from policies.breaker_table import NO_TIME, tell
 
 RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 
@@ -16,8 +16,6 @@ START_AGAIN_SECONDS = 600.0
 
 _LONGEST_SECONDS = 7 * 86400.0
 """A dumped row that is to last longer is none."""
-_NO_TIME = 1e12
-"""Seconds that no wall clock shows."""
 
 
 class Words(TypedDict, total=False):
@@ -277,7 +275,7 @@ def _read(row: object, wall: float, now: float) -> tuple[_Key, _Entry] | None:
         return None
     if not all(type(row.get(name)) in types for name, types in _TYPES.items()):
         return None
-    if not 0 < row["ends_at"] < _NO_TIME or not 0 < row["left"] <= _LONGEST_SECONDS:
+    if not 0 < row["ends_at"] < NO_TIME or not 0 < row["left"] <= _LONGEST_SECONDS:
         return None
     left = min(row["ends_at"] - wall, row["left"])
     if left <= 0:
