@@ -38,6 +38,19 @@ class Authority:
         return context
 
 
+_MAY_SIGN = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 def _certificate(
     name: str,
     key: ec.EllipticCurvePrivateKey,
@@ -56,6 +69,12 @@ def _certificate(
         .not_valid_after(now + dt.timedelta(days=2))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
     )
+    # Python 3.13 verifies strictly: a certificate has to say whose key signed it.
+    signer = (issuer_key or key).public_key()
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer), critical=False)
+    if issuer is None:
+        builder = builder.add_extension(_MAY_SIGN, critical=True)
     if issuer:
         names = [x509.DNSName(name) for name in NAMES]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
