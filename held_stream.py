@@ -121,9 +121,8 @@ class HeldStream(proto.HttpStream):
         attempt = self._attempt = next(FRESH_IDS)
         cast("proto.HttpLayer", self.context.layers[self.context.layers.index(self) - 1]).streams[attempt] = self
         self.server_state = self.state_wait_for_response_headers
-        if not (yield from super().make_server_connection()):
-            return
-        if (yield from self.check_killed(emit_error_hook=True)):
+        self._reached = yield from super().make_server_connection()
+        if not self._reached or (yield from self.check_killed(emit_error_hook=True)):
             return
         request, content, server = self.flow.request, self.flow.request.raw_content, self.context.server
         parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or request.trailers))]

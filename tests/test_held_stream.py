@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import h2.events
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -217,6 +218,23 @@ def test_a_send_that_is_paced_waits_without_a_connection(build: Build) -> None:
     layers.answer_end()
     assert begun_on is layers.upstream
     assert layers.client_body == b"C"
+    assert_over(layers)
+
+
+@pytest.mark.parametrize("paused", [0.0, 0.4])
+def test_an_upstream_hears_of_a_client_that_left_as_its_answer_began(build: Build, paused: float) -> None:
+    layers = build(paused=paused, slow=["responseheaders"])
+    layers.request()
+    layers.pass_time(0.5)
+    layers.answer_head()
+    layers.cancel()
+    layers.finish_hooks()
+    upstream = layers.upstream
+    if upstream.h2:
+        assert any(isinstance(event, h2.events.StreamReset) for event in upstream.seen)
+    else:
+        assert not upstream.open
+    layers.finish_hooks()
     assert_over(layers)
 
 
