@@ -195,6 +195,11 @@ class Watched(HeldResponse):
 
     held = False
 
+    def __init__(self, desk: Desk, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
+        super().__init__(desk, flow, ex, view_bytes)
+        self._judged: list[bytes] = []
+        """What came before the finding; the reader gives one at ``hold.bytes`` at the latest."""
+
     def __call__(self, data: bytes) -> list[bytes]:
         if not self._blind:
             self._safely("watch", lambda: self._watch(data), None)
@@ -202,16 +207,18 @@ class Watched(HeldResponse):
         return [data] if data else []
 
     def _watch(self, data: bytes) -> None:
-        ex, reader, now, wall = self.ex, self.ex.reader, time.monotonic(), time.time()
-        if reader is None or (ex.finding is not None and ex.tapped is not None):
+        ex, reader, guard, now = self.ex, self.ex.reader, self.desk.guard, time.monotonic()
+        if reader is None or ex.tapped is not None:
             return
-        guard = self.desk.guard
         if ex.finding is None:
+            self._judged.append(data)
             finding = reader.feed(data) if data else reader.finish(cut=False)
             guard.heard(ex, now)
-            if finding is not None:
-                self.desk.decided(self.flow, ex, guard.decide(ex, finding, now, wall))
-        elif data and ex.committed:
+            if finding is None:
+                return
+            self.desk.decided(self.flow, ex, guard.decide(ex, finding, now, time.time()))
+            data, self._judged = b"".join(self._judged), []  # the tap reads from the first byte on
+        if data and ex.committed:
             tapped = reader.tap(data)
             guard.streams(ex, now)
             if tapped.finding is not None:
