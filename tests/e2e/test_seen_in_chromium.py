@@ -98,7 +98,7 @@ def test_the_page_is_in_chinese_and_works_without_scripts(shown: Proxy, browser:
     browser.scripts(on=False)
     browser.open("http://breakwater.internal/?lang=zh")
     browser.click("tr.closed:has(button) button[value=open]")
-    browser.wait("location.pathname === '/act'")
+    browser.wait("location.pathname === '/act' && document.readyState === 'complete'")
     assert "暂停" in browser.text("[data-part=upstreams]")
     assert browser.text("#said") != ""
     assert browser.evaluate("document.querySelector('noscript meta[http-equiv=refresh]') !== null")
