@@ -83,7 +83,7 @@ class HeldStream(proto.HttpStream):
         self._kept: list[bytes] = []
         self._timer: commands.RequestWakeup | None = None
         self._due = 0.0  # when it is really due, in monotonic seconds
-        self._stores = bool(getattr(context.options, "store_streamed_bodies", False))  # mitmproxy 12
+        self._stores = False  # store_streamed_bodies of mitmproxy 12
 
     def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
         if isinstance(event, RESPONSE_EVENTS):
@@ -104,7 +104,7 @@ class HeldStream(proto.HttpStream):
             yield proto.DropStream(self.stream_id)
 
     def make_server_connection(self) -> layer.CommandGenerator[bool]:
-        seconds = _pauses.pop(self.flow, 0.0)
+        seconds = _pauses.pop(self.flow, 0.0) if _pauses else 0.0
         if seconds > 0 and self.client_state == self.state_done:
             self._attempt = None
             self.server_state = self.state_waiting
@@ -114,7 +114,7 @@ class HeldStream(proto.HttpStream):
         return self._reached
 
     def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
-        yield from ()  # nothing is under way upstream; the next send is due when the timer says so
+        yield from ()  # until the timer: nothing is under way upstream
 
     def _send(self) -> layer.CommandGenerator[None]:
         """Send the request on a fresh id: HTTP/2 maps ids one to one, an old one cannot be used again."""
@@ -142,13 +142,12 @@ class HeldStream(proto.HttpStream):
         return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
 
     def start_response_stream(self) -> layer.CommandGenerator[None]:
-        if self._hold is None:
+        if (hold := self._hold) is None:
             yield from super().start_response_stream()
             return
-        self._kept = []
-        self.server_state = self.state_hold_response
+        self._kept, self.server_state = [], self.state_hold_response
         if not self._more_is_here:
-            yield from self._wake_in(self._hold.pause())
+            yield from self._wake_in(hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         if self._hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
@@ -188,18 +187,21 @@ class HeldStream(proto.HttpStream):
             yield from self._wake_in(decision.after)
 
     def _commit(self, *, whole: bool) -> layer.CommandGenerator[None]:
-        kept, self._kept = self._kept, []
-        if whole and not kept:
-            self.flow.response.data.content = b""  # type: ignore[union-attr]
-            yield from self.send_response()
+        (kept, self._kept), response = (self._kept, []), cast("http.Response", self.flow.response)
+        if whole:  # all of it is here: it goes at once, and the flow keeps it, as it does where nothing is streamed
+            content = response.data.content = b"".join(kept)
+            ended = not (content or response.trailers)
+            yield proto.SendHttp(proto.ResponseHeaders(self.stream_id, response, ended), self.context.client)
+            if content:
+                yield proto.SendHttp(proto.ResponseData(self.stream_id, content), self.context.client)
+            yield from self.send_response(already_streamed=True)
             return
+        self._stores = getattr(self.context.options, "store_streamed_bodies", False)
         yield from super().start_response_stream()
         for chunk in kept:
             if self._attempt is None:
                 return
             yield from self.state_stream_response_body(proto.ResponseData(self.stream_id, chunk))
-        if whole and self._attempt is not None:
-            yield from self.state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
     def state_stream_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         hold, whole = self._hold, not isinstance(event, proto.ResponseData)
@@ -259,8 +261,7 @@ class HeldStream(proto.HttpStream):
     def handle_protocol_error(self, event: ProtocolError) -> layer.CommandGenerator[None]:
         self._timer = None
         if isinstance(event, proto.RequestProtocolError):
-            yield from self._client_left(event)
-            return
+            return (yield from self._client_left(event))
         attempt, decision = self._attempt, self._on_broken_upstream()
         if isinstance(decision, Replace):
             yield from self._obey(decision, whole=True)

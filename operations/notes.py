@@ -30,15 +30,17 @@ def describe(flow: http.HTTPFlow, ex: Exchange) -> None:
 def keep_answer(flow: http.HTTPFlow) -> None:
     """Make the kept beginning of a stream the flow's content, where mitmproxy has it of an answer that is not streamed.
 
-    Not its metadata: ``~meta`` would find a model's words as if they were a reason.
+    Not its metadata: ``~meta`` would find a model's words as if they were a reason. What held the answer is let go:
+    it and the flow know each other, and such a circle costs the garbage collector a search.
     """
     response = flow.response
-    if response is None or response.raw_content is not None:
+    if response is None:
         return
-    view = getattr(response.stream, "view", None)
-    if view:
+    stream, streamed = response.stream, response.raw_content is None
+    if streamed and (view := getattr(stream, "view", None)):
         response.raw_content = bytes(view)
-        view.clear()
+    if hasattr(stream, "view"):
+        response.stream = streamed
 
 
 def _facts(ex: Exchange) -> dict[str, Any]:

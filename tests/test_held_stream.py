@@ -56,6 +56,19 @@ def test_headers_wait_until_the_hold_has_decided(build: Build) -> None:
     assert_over(layers)
 
 
+def test_a_whole_answer_reaches_its_client_before_the_hooks_and_stays_on_the_flow(build: Build) -> None:
+    layers = begun(build(slow=["response"]), b"x" * 9000, b"yz")
+    assert not layers.client_status
+    layers.answer_end()
+    assert [hook.name for hook in layers.pending] == ["response"]
+    assert (layers.client_status, layers.client_body) == (200, b"x" * 9000 + b"yz")
+    [held] = layers.flows
+    assert held.response and held.response.raw_content == layers.client_body
+    layers.finish_hooks()
+    assert layers.client_ended
+    assert_over(layers)
+
+
 def test_an_answer_of_our_own_takes_the_place_of_the_upstreams(build: Build) -> None:
     layers = begun(build(), b"R")
     assert (layers.client_status, layers.client_body) == (529, b"ours")
