@@ -42,7 +42,6 @@ class Breakwater:
 
     def __init__(self) -> None:
         self.desk: Desk | None = None
-        self.addons = [Commands(self)]
         self._watch: ConfigWatch | None = None
         self._demo = demo.Demo()
         self._demo_address: asyncio.Task[tuple[str, int]] | None = None
@@ -53,6 +52,7 @@ class Breakwater:
     # -- life -------------------------------------------------------------------------------------------------
 
     def load(self, loader: Loader) -> None:
+        loader.master.commands.collect_commands(Commands(self))
         loader.add_option(
             "breakwater_config", str, "", "Settings of Breakwater, a YAML file; empty: config.yaml beside addon.py."
         )
@@ -138,6 +138,7 @@ class Breakwater:
         if self.desk is None:
             return
         settle_killed(self.desk)
+        self.desk.notebook.flush()
         if self.desk.unsaved:
             self.desk.save(_state_path(self.desk.memory.settings))
 
@@ -149,6 +150,8 @@ class Breakwater:
         if self._demo_address:
             handover.keep(self._demo.stop())
         content_view.unregister()
+        if self.desk:
+            self.desk.notebook.wait()
         if self.desk and ctx.options.server:
             self.desk.save(_state_path(self.desk.memory.settings))
             handover.leave(self.desk)

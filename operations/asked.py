@@ -21,17 +21,24 @@ class Keeper(Protocol):
     def memory(self) -> Memory: ...
 
 
-def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface) -> Call:
-    """The body is looked at where a model is asked, and nowhere else."""
-    asked = flow.request
-    path, _, query = asked.path.partition("?")
-    # mitmproxy's own look-up goes over all fields each time, and a call asks for a dozen.
+def headers_of(asked: http.Request) -> Callable[[str], str]:
+    """Gives the first value of a header, name in lower case, and nothing where it is absent.
+
+    mitmproxy's own look-up goes over all fields each time, and a call asks for a dozen.
+    """
     fields = {name.lower(): value for name, value in reversed(asked.headers.fields)}
 
     def header(name: str) -> str:
         value = fields.get(name.encode())
         return "" if value is None else value.decode("utf8", "surrogateescape")
 
+    return header
+
+
+def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface, header: Callable[[str], str]) -> Call:
+    """The body is looked at where a model is asked, and nowhere else."""
+    asked = flow.request
+    path, _, query = asked.path.partition("?")
     account = _account(keeper, flow, header)
     if surface.role is not Role.GENERATION:
         return Call(surface, asked.method, path, account)

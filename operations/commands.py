@@ -23,9 +23,7 @@ class Owner(Protocol):
 
 
 class Commands:
-    """Each answers with what it did, in words."""
-
-    name = "breakwater_commands"
+    """Each answers with what it did, in words. No addon of its own: mitmproxy asks every addon at every hook."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

@@ -11,22 +11,20 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from mitmproxy import http
 
 import held_stream
 from operations import keeping, notes
-from operations.asked import call_of
+from operations.asked import call_of, headers_of
 from operations.held import HeldResponse, Tapped, Watched, head_of, respond
+from operations.notebook import Notebook
 from operations.status import Counters, DecisionRow
 from policies import ledger
 from policies.breaker import Transition
 from policies.calls import Role
 from policies.decisions import Decision, Forward, Refuse, Replace, Resend
-from policies.evidence import to_json
 from policies.exchange import Exchange
 from policies.findings import Kind
 from policies.guard import Guard
@@ -36,8 +34,6 @@ from policies.settings import Settings
 logger = logging.getLogger("breakwater")
 
 DECISIONS_KEPT = 200
-LARGE_BYTES = 65536
-"""Evidence of a larger body is taken on a thread of its own: it takes milliseconds."""
 
 
 class Desk:
@@ -60,7 +56,7 @@ class Desk:
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
         self._said: set[str] = set()
-        self._notes = ThreadPoolExecutor(1, "breakwater evidence")
+        self.notebook = Notebook(self)
 
     @property
     def memory(self) -> Memory:
@@ -88,12 +84,13 @@ class Desk:
     def exchange(self, flow: http.HTTPFlow, now: float) -> Exchange | None:
         """The exchange that a request begins; None for a host that is not configured, and for a person's page."""
         asked = flow.request
-        surface = self.guard.recognise(
-            asked.host, asked.port, asked.method, asked.path, lambda name: asked.headers.get(name, "")
-        )
+        if self.memory.surfaces.at(asked.host, asked.port) is None:
+            return None
+        header = headers_of(asked)
+        surface = self.guard.recognise(asked.host, asked.port, asked.method, asked.path, header)
         if surface is None or surface.role is Role.PERSON:
             return None
-        return Exchange(flow.id, call_of(self, flow, surface), now, asked.host)
+        return Exchange(flow.id, call_of(self, flow, surface, header), now, asked.host)
 
     def _forward(self, flow: http.HTTPFlow, ex: Exchange, admission: Forward) -> None:
         if ex.generation:
@@ -176,25 +173,15 @@ class Desk:
         self.live.pop(flow, None)
 
     def _settled(self, flow: http.HTTPFlow, ex: Exchange) -> None:
-        noteworthy = self.guard.settle(ex, time.monotonic(), time.time())
+        now, wall = time.monotonic(), time.time()
+        noteworthy = self.guard.settle(ex, now, wall)
         notes.describe(flow, ex)
         notes.keep_answer(flow)
         self.unsaved = self.unsaved or bool(ex.notes)  # a window was taken back
         self._log(flow, ex)
-        if noteworthy and ex.call.size > LARGE_BYTES:
-            self._notes.submit(self._note, ex)
-        elif noteworthy:
-            self._note(ex)
-
-    def _note(self, ex: Exchange) -> None:
-        try:
-            record = self.guard.note(ex, time.time())
-            path = self.memory.settings.evidence_path
-            if path:
-                with Path(path).expanduser().open("ab") as lines:
-                    lines.write(to_json(record) + b"\n")
-        except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
-            self.fault("evidence", None, fault)
+        ex.reader = None
+        if noteworthy:
+            self.notebook.add(ex, wall - (now - ex.started))
 
     # -- reports of the hold ----------------------------------------------------------------------------------
 
@@ -229,7 +216,7 @@ class Desk:
             self._unread.add(flow)
         if flow is not None and (ex := self.live.get(flow)):
             with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
-                ledger.ended(self.memory, ex, time.monotonic())
+                ledger.ended(ex, time.monotonic())
         words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
         if kind not in self.faults:
             logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)

@@ -76,6 +76,8 @@ class HeldResponse:
         self._view_bytes = view_bytes
         self._blind = False
         """A rule failed: from here on nothing is read any more."""
+        self._passes: Callable[[bytes], bool] | None = None
+        """The short way of a chunk with nothing in it to be looked at, once the answer has begun."""
 
     def feed(self, data: bytes) -> Decision | None:
         return self._safely("judge", lambda: self._feed(data), LET_THROUGH)
@@ -98,24 +100,24 @@ class HeldResponse:
     def __call__(self, data: bytes) -> list[bytes]:
         if self.ended or self.severed:
             return []
-        before = [data] if data else []
+        chunks, kept_back = [data] if data else [], b""
         if self._blind:
-            return before
-        if self.ex.reader and self.ex.reader.kept_back:
-            before.insert(0, self.ex.reader.kept_back)
+            return chunks
         try:
-            chunks = self._tap(data)
+            if self._passes is None or not self._passes(data):
+                kept_back = self.ex.reader.kept_back if self.ex.reader else b""
+                chunks = self._tap(data)
         except Exception as fault:  # noqa: BLE001 - as in _safely; this runs for every chunk
             self._blind = True
             self.desk.fault("tap", self.flow, fault)
-            chunks = before
-        self._keep(chunks)
+            chunks = [kept_back, *chunks] if kept_back else chunks
+        if len(self.view) < self._view_bytes:
+            self._keep(chunks)
         return chunks
 
     def _keep(self, chunks: list[bytes]) -> None:
-        if len(self.view) < self._view_bytes:
-            for chunk in chunks:
-                self.view += chunk[: self._view_bytes - len(self.view)]
+        for chunk in chunks:
+            self.view += chunk[: self._view_bytes - len(self.view)]
 
     def _feed(self, data: bytes) -> Decision | None:
         reader, now = self.ex.reader, time.monotonic()
@@ -157,6 +159,8 @@ class HeldResponse:
         tapped = reader.tap(data) if data else reader.tap_finish()
         if not ex.answered or (ex.ticket is not None and ex.ticket.probe):
             guard.streams(ex, time.monotonic())
+        elif self._passes is None:
+            self._passes = reader.passes
         chunks = list(tapped.passed)
         if tapped.finding is not None:
             frame = guard.tapped(ex, tapped.finding, time.monotonic())

@@ -6,6 +6,7 @@ Nothing in here may hold a credential, a prompt, an answer or a query string: wh
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -219,7 +220,7 @@ class Counters:
         if upstream not in self._holds and len(self._holds) >= LABELS_AT_MOST:
             upstream = OTHER
         counts = self._holds.setdefault(upstream, [0] * (len(HOLD_BUCKETS) + 1))
-        counts[next((i for i, edge in enumerate(HOLD_BUCKETS) if seconds <= edge), len(HOLD_BUCKETS))] += 1
+        counts[bisect_left(HOLD_BUCKETS, seconds)] += 1
         # In microseconds, since a Counter counts whole things; exact however many are added.
         self._held[upstream] += round(seconds * 1_000_000)
 

@@ -49,6 +49,7 @@ def status(desk: Desk) -> Status:
 
 
 def report_text(desk: Desk) -> str:
+    desk.notebook.wait()
     return report.as_text(report.report(desk.memory.evidence.records()))
 
 

@@ -75,6 +75,10 @@ class Breaker:
     def closed(self) -> bool:
         return self._state is State.CLOSED
 
+    def current(self, now: float) -> State:
+        self._elapse(now)
+        return self._state
+
     def admit(self, now: float) -> Pass | Refused:
         """Leave to send one generation request, or what to tell its client."""
         refused = self.preparation(now)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+import msgspec
+
 
 class State(StrEnum):
     CLOSED = "closed"
@@ -97,8 +99,7 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
 LEVELS: Mapping[State, Level] = {State.OPEN: "warning", State.CLOSED: "info"}
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(msgspec.Struct, frozen=True):
     """The leave to send one request, with all its re-sends; handed back with whatever becomes of it."""
 
     epoch: int

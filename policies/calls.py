@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+import msgspec
+
 from policies.wire import digests
+from policies.wire.asked import NOTHING, Asked
+from policies.wire.history import History
 
 
 class Family(StrEnum):
@@ -57,8 +61,7 @@ class Surface:
     role: Role
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, dict=True):
     """One request of a client, as far as a rule may know it. Never logged: it holds the body."""
 
     surface: Surface
@@ -84,18 +87,23 @@ class Call:
     """Keyed hash of a one-time captcha token in the request, or None."""
     size: int = 0
     """Bytes of the body as sent."""
-    body: bytes = field(default=b"", repr=False)
+    body: bytes = b""
     """The body, decoded for reading; empty where it could not be read."""
-    readable: bool = False
-    """True where the body is a JSON object."""
+    fields: Asked | None = None
+    """Slices of the body; None where it is no JSON object."""
+    history: History = History(Wire.OTHER, NOTHING)
+    """The messages of the body."""
+    session: str = ""
+    """Upstream + account + model + the client's session id, else the digest of the system prompt."""
+
+    def __repr__(self) -> str:
+        return f"Call({self.surface}, {self.path!r}, {self.size} bytes)"
+
+    @property
+    def readable(self) -> bool:
+        return self.fields is not None
 
     @cached_property
     def digest(self) -> str:
         """Digest of what is asked: model, system, messages or input, tools."""
-        return digests.asked(self.surface.wire, self.body)
-
-    @cached_property
-    def session(self) -> str:
-        """Upstream + account + model + the client's session id, else the digest of the system prompt."""
-        own = self.session_id or digests.system_prompt(self.surface.wire, self.body)
-        return f"{self.surface.upstream}\x1f{self.account}\x1f{self.model}\x1f{own}"
+        return digests.asked(self.surface.wire, self.body, self.fields, self.history)

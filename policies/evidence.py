@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -18,7 +19,7 @@ TEXT_LIMIT = 100
 """Characters of a name that a client chose (its model) in a record."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """One exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
 
     wall: float
@@ -53,7 +54,7 @@ class Facts(msgspec.Struct, frozen=True):
     """A side request: neither compared with the conversation nor taken for its previous request."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
 
     wall: float
@@ -105,7 +106,7 @@ def to_json(record: Record) -> bytes:
     return msgspec.json.encode(record)
 
 
-class _Previous(msgspec.Struct, frozen=True):
+class _Previous(msgspec.Struct, frozen=True, gc=False):
     size: int
     digest: str
     whole: str
@@ -116,7 +117,7 @@ class _Previous(msgspec.Struct, frozen=True):
     refused: bool
 
 
-class _Change(msgspec.Struct, frozen=True):
+class _Change(msgspec.Struct, frozen=True, gc=False):
     size_change: int | None = None
     same_digest: bool | None = None
     prefix_changed: bool | None = None
@@ -136,10 +137,12 @@ class Evidence:
         self._previous: OrderedDict[str, _Previous] = OrderedDict()
         self._tokens: OrderedDict[str, None] = OrderedDict()
         self._limits = (sessions, tokens)
+        self._name = lru_cache(maxsize=1024)(self._hashed)
+        """Of what comes again and again: sessions and accounts."""
 
     def note(self, facts: Facts, finding: Finding) -> Record:
         """Keep one exchange and what came of it. For those that reached an upstream, in the order in which they ended."""
-        session = self._hashed(facts.session)
+        session = self._name(facts.session)
         change = self._compare(session, facts)
         record = Record(
             wall=facts.wall,
@@ -147,7 +150,7 @@ class Evidence:
             wire=facts.wire,
             model=facts.model[:TEXT_LIMIT].encode("utf-8", "replace").decode(),
             session=session,
-            account=self._hashed(facts.account),
+            account=self._name(facts.account),
             gap_session=facts.gap_session,
             gap_account=facts.gap_account,
             size=facts.size,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
-from policies.breaker import Pass, Transition
+from policies.breaker import Breaker, Pass, Transition
 from policies.calls import Call, Role
 from policies.findings import Finding
 from policies.wire.head import Head
 from policies.wire.reader import Reader
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct):
     """A client's request and what became of it. Times are monotonic seconds."""
 
     flow_id: str
@@ -25,8 +24,10 @@ class Exchange:
     account_gap: float | None = None
     replay: bool = False
     side: bool = False
+    breaker: Breaker | None = None
+    """The one that was asked; None where none was."""
     ticket: Pass | None = None
-    """The breaker's pass; None where the breaker was not asked."""
+    """Its pass; None where it gave none."""
     sends: int = 1
     refused_here: bool = False
     head: Head | None = None
@@ -51,13 +52,13 @@ class Exchange:
     comment: str = ""
     told: int | None = None
     """Seconds of Retry-After told to the client."""
-    waits: list[float] = field(default_factory=list)
+    waits: list[float] = []
     """Seconds waited before each re-send."""
     breaker_before: str = ""
     breaker_after: str = ""
-    transitions: list[Transition] = field(default_factory=list)
+    transitions: list[Transition] = []
     """Breaker transitions that this exchange caused, not yet logged."""
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
     """One line per re-send or window learnt, not yet logged."""
     new_connection: bool | None = None
 

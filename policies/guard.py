@@ -63,8 +63,8 @@ class Guard:
         refusal = self._oversize(ex, wall) or self._remembered(ex, now)
         if refusal is not None:
             return refusal
-        breaker = self.memory.breaker(ex.call)
-        ex.breaker_before = breaker.state(now).state.value
+        breaker = ex.breaker = self.memory.breaker(ex.call)
+        ex.breaker_before = breaker.current(now).value
         ticket = breaker.admit(now)
         if isinstance(ticket, Refused):
             return refused_here.breaker_open(self.memory, ex, ticket)
@@ -145,8 +145,8 @@ class Guard:
 
     def heard(self, ex: Exchange, now: float) -> None:
         """A byte came from the upstream: the probe's lease goes on."""
-        if ex.ticket is not None and ex.ticket.probe:
-            self.memory.breaker(ex.call).heard(ex.ticket, now)
+        if ex.breaker is not None and ex.ticket is not None and ex.ticket.probe:
+            ex.breaker.heard(ex.ticket, now)
         if ex.preamble_at is None and ex.reader is not None and ex.reader.preamble:
             ex.preamble_at = now
 
@@ -220,9 +220,8 @@ class Guard:
         reader = ex.reader
         if reader is not None and ex.committed and not ex.answered and ex.tapped is None and reader.answered:
             ledger.answered(memory, ex, now)
-        if ex.ticket is not None:
-            ledger.moved(ex, memory.breaker(call).ended(ex.ticket, now))
-        ex.breaker_after = memory.breaker(call).state(now).state.value
+        ledger.ended(ex, now)
+        ex.breaker_after = memory.breaker(call).current(now).value
         if ex.answered and not ex.side and ex.tapped is None:
             memory.sessions.finished(call.session, now, call.account)
         if ex.answered and reader is not None and reader.usage_input:
@@ -238,16 +237,12 @@ class Guard:
             ex.notes.append(f"learnt window of {call.model} taken back: {tokens} input tokens were answered")
 
     def note(self, ex: Exchange, wall: float) -> evidence.Record:
-        """Keep the evidence of a settled exchange.
-
-        Several passes over its body: for a large one, not on the thread that serves everybody. What it writes to is
-        written to in single steps.
-        """
+        """Keep the evidence of a settled exchange: several passes over its body."""
         finding = ex.tapped or ex.finding
         assert finding
         call = ex.call
         wire = call.surface.wire
-        told = history.History(wire, call.body)
+        told = call.history
         facts = evidence.Facts(
             wall=wall,
             upstream=call.surface.upstream,

@@ -12,8 +12,8 @@ from policies.refusals import Facts, Words
 def answered(memory: Memory, ex: Exchange, now: float) -> None:
     """The first answer frame has come."""
     ex.answered = True
-    if ex.ticket is not None:
-        moved(ex, memory.breaker(ex.call).answered(ex.ticket, now))
+    if ex.breaker is not None and ex.ticket is not None:
+        moved(ex, ex.breaker.answered(ex.ticket, now))
     if memory.refusals.any_for(ex.call.account):
         memory.refusals.answered(ex.call.account, ex.call.digest)
 
@@ -27,10 +27,10 @@ def account_for(memory: Memory, ex: Exchange, finding: Finding, now: float, wall
     """Strikes, the probe, blocked accounts and windows."""
     call = ex.call
     if finding.kind is Kind.CHALLENGE and finding.challenge in (Challenge.BUSY, Challenge.CAPTCHA):
-        if ex.ticket is not None:
-            moved(ex, memory.breaker(call).challenged(ex.ticket, now))
+        if ex.breaker is not None and ex.ticket is not None:
+            moved(ex, ex.breaker.challenged(ex.ticket, now))
         return
-    ended(memory, ex, now)
+    ended(ex, now)
     if finding.challenge is Challenge.BLOCKED:
         upstream = memory.surfaces.upstream(call.surface.upstream)
         breaker = (upstream.breaker if upstream else None) or memory.settings.breaker
@@ -56,9 +56,9 @@ def _overflowed(memory: Memory, ex: Exchange, finding: Finding, now: float, wall
         memory.refusals.hopeless(call.account, call.digest, now, "overflow", **facts(ex, finding))
 
 
-def ended(memory: Memory, ex: Exchange, now: float) -> None:
-    if ex.ticket is not None:
-        moved(ex, memory.breaker(ex.call).ended(ex.ticket, now))
+def ended(ex: Exchange, now: float) -> None:
+    if ex.breaker is not None and ex.ticket is not None:
+        moved(ex, ex.breaker.ended(ex.ticket, now))
 
 
 def wait_for(memory: Memory, ex: Exchange, finding: Finding, now: float, first: int | None = None) -> int:

@@ -26,6 +26,8 @@ CHALLENGES: dict[Challenge, Reason] = {
     Challenge.BODY_SIZE: Reason.BODY_SIZE,
 }
 
+REASONS = {kind: Reason(kind.value) for kind in Kind if kind is not Kind.CHALLENGE}
+
 WAITING = frozenset({Kind.CHALLENGE, Kind.OVERLOAD})
 """Kinds that are answered with 529 or 503 and a wait."""
 
@@ -33,12 +35,12 @@ WAITING = frozenset({Kind.CHALLENGE, Kind.OVERLOAD})
 def reason_of(finding: Finding) -> Reason:
     if finding.kind is Kind.CHALLENGE:
         return CHALLENGES[finding.challenge or Challenge.CAPTCHA]
-    return Reason.CUT if finding.kind is Kind.NOTHING and finding.cut else Reason(finding.kind.value)
+    return Reason.CUT if finding.kind is Kind.NOTHING and finding.cut else REASONS[finding.kind]
 
 
 def decide(memory: Memory, ex: Exchange, found: Finding, now: float, wall: float) -> Decision:
     """Decide over one upstream answer whose headers are still held."""
-    finding = _by_body_size(memory, ex, found)
+    finding = _by_body_size(memory, ex, found) if found.kind is Kind.CHALLENGE else found
     ex.finding, ex.reason = finding, reason_of(finding).value
     if not ex.generation:
         return _aside(memory, ex, finding, now)
@@ -128,7 +130,7 @@ def _let_through(memory: Memory, ex: Exchange, finding: Finding, now: float) -> 
         if ex.first is not None:
             ex.comment = f"{_described(ex.first).capitalize()} was sent again in place and answered{_tries(ex)}."
         return _commit(ex)
-    ledger.ended(memory, ex, now)
+    ledger.ended(ex, now)
     return _commit(ex, _attempts(ex, finding))
 
 

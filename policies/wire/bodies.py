@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -63,5 +64,5 @@ class Recogniser(Protocol):
     def frame(self, surface: Surface, head: Head, frame: Frame) -> Finding | None:
         """One frame: None for a keep-alive or preamble, else the first answer or the refusal."""
 
-    def suspicious(self, surface: Surface, data: bytes) -> bool:
-        """Cheap, on bytes: False where neither a refusal nor an ending that means one can be in them."""
+    def suspicion(self, surface: Surface) -> Callable[[bytes], bool]:
+        """Cheap, on bytes: gives False where neither a refusal nor an ending that means one can be in them."""

@@ -15,6 +15,7 @@ UNREADABLE = object()
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(")?|[{}\[\],]', re.DOTALL)
 """A string that is not closed reaches to the end of the text, so that no start is tried twice."""
+_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data:|event:|id:|: |:HTTP_STATUS)")
 _CLOSER = {"{": "}", "[": "]"}
 _BRACKETS = frozenset(_CLOSER.values())
 DEEPEST = 200
@@ -93,7 +94,7 @@ def _complete(text: str) -> int:
 
 def is_events(data: bytes) -> bool:
     """True for a body that is server-sent events under whatever content type."""
-    return data.removeprefix(BOM).lstrip().startswith((b"data:", b"event:", b"id:", b": ", b":HTTP_STATUS"))
+    return _EVENTS.match(data) is not None
 
 
 def events(data: bytes) -> Iterator[Frame]:

@@ -184,6 +184,8 @@ class Decoder:
 
 def decoder(content_encoding: str, limit: int = ANSWER_LIMIT) -> Decoder | None:
     """A decoder for the header's value, the coding applied last undone first; None where one of them is unknown."""
+    if not content_encoding:
+        return Decoder((), limit)
     names = [name.strip().lower() for name in content_encoding.split(",")]
     names = [name for name in names if name and name != "identity"]
     if len(names) > MOST_CODINGS or any(name not in STAGES for name in names):

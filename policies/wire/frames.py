@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 BOM = b"\xef\xbb\xbf"
 TAIL_LIMIT = 1 << 20
@@ -15,8 +16,7 @@ _LOOK_BACK = 3
 """A boundary is at most four bytes long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One event of a stream, up to and with its blank line."""
 
     event: bytes

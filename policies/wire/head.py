@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
 class Head:
     """Status line and headers."""
 
-    status: int
-    headers: tuple[tuple[str, str], ...] = ()
-    """Pairs in wire order; names in any case."""
-    received: float | None = None
-    """Unix seconds, for a wait that is told as a date by an upstream that sends no Date."""
+    __slots__ = ("_first", "headers", "media_type", "received", "status")
+
+    def __init__(self, status: int, headers: tuple[tuple[str, str], ...] = (), received: float | None = None) -> None:
+        """``headers``: pairs in wire order, names in any case."""
+        self.status = status
+        self.headers = headers
+        self.received = received
+        """Unix seconds, for a wait that is told as a date by an upstream that sends no Date."""
+        self._first = {name.lower(): value for name, value in reversed(headers)}
+        self.media_type = self.get("content-type").partition(";")[0].strip().lower()
+        """Content-type without parameters, lower case."""
 
     def get(self, name: str) -> str:
         """The first value of a header, name in lower case; empty where absent."""
-        for key, value in self.headers:
-            if key.lower() == name:
-                return value
-        return ""
-
-    @property
-    def media_type(self) -> str:
-        """Content-type without parameters, lower case."""
-        return self.get("content-type").partition(";")[0].strip().lower()
+        return self._first.get(name, "")

@@ -26,7 +26,11 @@ def kind_of(value: object) -> Finding | None:
         return ANSWER
     if not value:
         return None
-    low = shapes.lowered(value)
+    return part(shapes.lowered(value))
+
+
+def part(low: Mapping[str, object]) -> Finding | None:
+    """The same of an object with its keys in lower case."""
     return ended(low) or (None if shapes.is_preamble(low) else ANSWER)
 
 

@@ -7,6 +7,7 @@ Commit: every byte that was held goes through ``tap``, then every chunk as it co
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from policies.calls import Surface
@@ -33,8 +34,7 @@ class Reader:
         self._head = head
         self._recogniser = recogniser
         self._hold_bytes = hold_bytes
-        encoding = head.get("content-encoding")
-        self._decoder = decoder(encoding)
+        self._decoder = decoder(head.get("content-encoding"))
         self._taken = 0
         self._decoded = 0
         self._form: Form | None = None
@@ -42,7 +42,8 @@ class Reader:
         self._document = bytearray()
         self._framer = Framer()
         self._usage: int | None = None
-        self._tap = Tap(surface, head, recogniser)
+        self._tap: Tap | None = None
+        self._through = False  # the body is judged already: what is committed goes on unread
         self.early: Finding | None = recogniser.head(surface, head)
         """What status and headers alone say."""
         self.preamble = False
@@ -52,23 +53,24 @@ class Reader:
     @property
     def answered(self) -> bool:
         """An answer has been seen, in the hold or after it."""
-        return self._tap.answered or (self.decided is not None and self.decided.kind is Kind.ANSWER)
+        tapped = self._tap is not None and self._tap.answered
+        return tapped or (self.decided is not None and self.decided.kind is Kind.ANSWER)
 
     @property
     def ended(self) -> Finding | None:
         """What a finish_reason or stop_reason said, where it says more than that the answer is over."""
         held = self.decided if self.decided is not None and self.decided.ends_answer else None
-        return self._tap.ended or held
+        return (self._tap.ended if self._tap else None) or held
 
     @property
     def usage_input(self) -> int | None:
         """Input tokens, cache reads and writes included, as the answer's envelope states them."""
-        return self._usage or self._tap.usage_input
+        return self._usage or (self._tap.usage_input if self._tap else None)
 
     @property
     def kept_back(self) -> bytes:
         """What the tap has taken and not let go yet: the caller's, should the reader fail."""
-        return self._tap.kept_back
+        return self._tap.kept_back if self._tap else b""
 
     def feed(self, chunk: bytes) -> Finding | None:
         """None while undecided. The caller keeps the bytes."""
@@ -85,7 +87,7 @@ class Reader:
         stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun
         if stuck or max(self._taken, self._decoded) > self._hold_bytes:
             if self._form is Form.DOCUMENT:
-                self._tap.pass_through()
+                self._through = True
             return self.cap()
         return None
 
@@ -101,21 +103,28 @@ class Reader:
             return self.decided
         finding = self._judge(whole=not cut, cut=cut)
         if self._form is Form.DOCUMENT:
-            self._tap.pass_through()
+            self._through = True
             if not cut and finding.kind is Kind.ANSWER:
                 self._usage = usage.input_tokens(bytes(self._document))
         return self._decide(replace(finding, cut=True) if cut else finding)
 
     def tap(self, chunk: bytes) -> Tapped:
+        if self._tap is None:
+            self._tap = Tap(self._surface, self._head, self._recogniser, through=self._through)
         return self._tap.tap(chunk)
 
+    @property
+    def passes(self) -> Callable[[bytes], bool] | None:
+        """Gives True for a chunk that ``tap`` would let go as it is, which most are; there once ``tap`` was asked."""
+        return self._tap.passes if self._tap else None
+
     def tap_finish(self) -> Tapped:
-        return self._tap.tap_finish()
+        return self._tap.tap_finish() if self._tap else Tapped()
 
     def _decide(self, finding: Finding) -> Finding:
         self.decided = finding
         if finding.kind not in _UNREAD and not finding.ends_answer:
-            self._tap.pass_through()  # whoever commits this means it to pass as it is
+            self._through = True  # whoever commits this means it to pass as it is
         self._framer, self._document = Framer(), bytearray()
         return finding
 
@@ -127,7 +136,7 @@ class Reader:
         if self._form is Form.STREAM:
             return self._frames(data)
         if self._form is Form.OPAQUE:
-            self._tap.pass_through()
+            self._through = True
             return self._recogniser.document(self._surface, self._head, data, whole=False)
         if self._form is Form.DOCUMENT:
             self._document += data if self._document else data.removeprefix(BOM).lstrip()
@@ -168,7 +177,7 @@ class Reader:
             return self._odd(document, whole=whole)
         if whole:
             return self._recogniser.frame(self._surface, self._head, frame) or self._nothing("preamble-only")
-        if self._recogniser.suspicious(self._surface, tail):
+        if self._recogniser.suspicion(self._surface)(tail):
             finding = self._recogniser.frame(self._surface, self._head, frame)
             if finding is None or finding.kind in _UNREAD:
                 finding = self._odd(frame.data, whole=False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from policies.calls import Family, Role, Surface
 from policies.findings import ANSWER, Challenge, Finding, Kind
@@ -65,17 +66,12 @@ class Recogniser:
             row = "head:bxpunish"
         elif surface.family is Family.ZCODE and head.status >= 300 and head.get("x-aliyun-captcha-verify-param"):
             row = "head:captcha-verify-param"
-        if not row:
-            return None
-        wait, source = waits.wait_of(head, (), "")
-        return Finding(
-            Kind.CHALLENGE, row, None, "", Challenge.CAPTCHA, wait, source, honest=bool(head.get("x-breakwater"))
-        )
+        return _captcha(row, head) if row else None
 
     def document(self, surface: Surface, head: Head, body: bytes, *, whole: bool) -> Finding:
         """A JSON, HTML or other body; not ``whole`` where it was cut or is longer than what is held: only what is certain."""
         seen = Seen(surface, head, body)
-        if not body.strip():
+        if not body or body.isspace():
             return self._empty(seen)
         if pages.is_page(body):
             return self._page(seen)
@@ -97,15 +93,17 @@ class Recogniser:
             return None
         if pages.is_page(data):
             page = pages.challenge(head, data)
-            return _page_finding(page.name, head, data) if page else ANSWER
+            return _captcha(f"page:{page.name}", head, data) if page else ANSWER
         value = documents.parse(data)
         if value is documents.UNREADABLE:
             return self._odd(seen)
+        if isinstance(value, dict) and self._unmarked(seen, low := shapes.lowered(value)):
+            return parts.part(low)
         return self._refused(seen, value) or parts.kind_of(value)
 
-    def suspicious(self, surface: Surface, data: bytes) -> bool:
-        """Bytes only. False where no refusal can be in them."""
-        return suspects.near(data, self._own_needles(surface) if self._signatures else ())
+    def suspicion(self, surface: Surface) -> Callable[[bytes], bool]:
+        """Gives False for bytes in which no refusal can be."""
+        return partial(suspects.near, more=self._own_needles(surface)) if self._signatures else suspects.near
 
     # -- bodies -----------------------------------------------------------------------------------------------
 
@@ -120,7 +118,7 @@ class Recogniser:
             return self._signed(seen, row, None)
         page = pages.challenge(seen.head, seen.data)
         if page is not None:
-            return _page_finding(page.name, seen.head, seen.data)
+            return _captcha(f"page:{page.name}", seen.head, seen.data)
         return self._status_only(seen) if seen.refused else _passing(seen.surface, "html")
 
     def _status_only(self, seen: Seen) -> Finding:
@@ -136,7 +134,13 @@ class Recogniser:
                 break
         return self._status_only(seen) if seen.refused else Finding(Kind.NOTHING, row="preamble-only")
 
+    def _unmarked(self, seen: Seen, low: Mapping[str, object]) -> bool:
+        """The short way of the usual answer: nothing that ``_refused`` looks at is in it."""
+        return not (seen.refused or self._signatures) and shapes.plainly_answers(low)
+
     def _value(self, seen: Seen, value: object) -> Finding:
+        if isinstance(value, dict) and self._unmarked(seen, low := shapes.lowered(value)):
+            return parts.ended(low) or ANSWER
         refusal = self._refused(seen, value)
         if refusal is not None:
             return refusal
@@ -181,7 +185,7 @@ class Recogniser:
         """A frame whose data is no JSON: words, or JSON that ends in its midst."""
         if seen.refused:
             return self._refused(seen, _words(seen.data)) or ANSWER
-        if seen.data[:1] == b"{" and self.suspicious(seen.surface, seen.data):
+        if seen.data[:1] == b"{" and self.suspicion(seen.surface)(seen.data):
             value = documents.begun(seen.data)
             finding = self._refused(seen, value) if isinstance(value, dict) else None
             if finding is not None and _known(finding):
@@ -269,11 +273,11 @@ def _known(finding: Finding) -> bool:
     return finding.row.partition(":")[0] not in ("unknown", "status")
 
 
-def _page_finding(name: str, head: Head, body: bytes) -> Finding:
+def _captcha(row: str, head: Head, body: bytes = b"") -> Finding:
     wait, source = waits.wait_of(head, (), "")
     return Finding(
         Kind.CHALLENGE,
-        f"page:{name}",
+        row,
         None,
         "",
         Challenge.CAPTCHA,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import msgspec
@@ -17,9 +16,11 @@ from msgspec import Raw
 
 from policies.calls import Call, Surface, Wire
 from policies.settings import TraitRow
+from policies.wire import asked, digests
 from policies.wire import traits as trait_rows
+from policies.wire.asked import UNREADABLE, Asked
+from policies.wire.history import History
 
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _ABSENT = frozenset({b"", b"null"})
 _LONGEST_BUDGET = 15
 """Digits; a longer number is no output budget of any model."""
@@ -59,51 +60,20 @@ class Parameters(msgspec.Struct):
     enable_thinking: Raw = Raw()
 
 
-class Head(msgspec.Struct):
-    """What the main path reads; every other value is skipped over, and these stay slices of the body."""
-
-    model: Raw = Raw()
-    max_tokens: Raw = Raw()
-    max_completion_tokens: Raw = Raw()
-    max_output_tokens: Raw = Raw()
-    tools: Raw = Raw()
-    functions: Raw = Raw()
-    stream: Raw = Raw()
-    thinking: Raw = Raw()
-    enable_thinking: Raw = Raw()
-    reasoning_effort: Raw = Raw()
-    reasoning: Raw = Raw()
-    parameters: Raw = Raw()
-    metadata: Raw = Raw()
-    prompt_cache_key: Raw = Raw()
-    chat_id: Raw = Raw()
-    captcha_verify_param: Raw = Raw()
-    output_config: Raw = Raw()
-    system: Raw = Raw()
-    instructions: Raw = Raw()
-    messages: Raw = Raw()
-
-
-_HEAD = msgspec.json.Decoder(Head)
+Header = Callable[[str], str]
 _PARAMETERS = msgspec.json.Decoder(Parameters)
 _TEXT = msgspec.json.Decoder(str)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 
 
-@dataclass(frozen=True, slots=True)
-class _Envelope:
-    """What is read beside the body."""
-
-    header: Callable[[str], str]
-    """Value of a header, empty where it is absent."""
-    query: str
+_NO_PARAMETERS = Parameters()
 
 
 def read(  # noqa: PLR0913, PLR0917  what a request is made of
     surface: Surface,
     method: str,
     path: str,
-    header: Callable[[str], str],
+    header: Header,
     query: str,
     body: bytes,
     *,
@@ -112,14 +82,14 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     hashed: Callable[[str], str],
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
-    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
-    envelope = _Envelope(header, query)
-    head = _head(body)
-    readable = head is not None
-    head = head or Head()
+    """Read a request; never raises. ``header`` gives a value or nothing, ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
+    fields = asked.read(body)
+    head = fields or asked.NOTHING
     parameters = _parameters(head.parameters)
     model, suffixed = _model(head.model)
-    tools = any(_present(raw) for raw in (head.tools, head.functions, parameters.tools))
+    history, session_id = History(surface.wire, head), _session_id(head, header, query)
+    own = session_id or digests.system_prompt(surface.wire, head, history)
+    tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
         method=method,
@@ -127,38 +97,33 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         account=account,
         model=model,
         output_budget=_budget(head, parameters),
-        stream=_stream(head, envelope, surface.wire),
+        stream=_stream(head, header, surface.wire),
         tools=tools,
         thinking=_thinking(head, parameters),
         long_context=suffixed or _long_context(header("anthropic-beta")),
-        trait=None if tools or not readable else _trait(head, traits),
-        session_id=_session_id(head, envelope),
-        one_time_token=_one_time_token(head, envelope, hashed),
+        trait=None if tools or fields is None else _trait(head, traits),
+        session_id=session_id,
+        one_time_token=_one_time_token(head, header, hashed),
         size=size,
         body=body,
-        readable=readable,
+        fields=fields,
+        history=history,
+        session=f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}",
     )
 
 
-def _trait(head: Head, additions: tuple[TraitRow, ...]) -> str | None:
+def _trait(head: Asked, additions: tuple[TraitRow, ...]) -> str | None:
     system = head.system if len(head.system) else head.instructions
     return trait_rows.match(system, head.messages, head.output_config, (*trait_rows.BUILT_IN, *additions))
 
 
-def _head(body: bytes) -> Head | None:
-    try:
-        return _HEAD.decode(body)
-    except _UNREADABLE:
-        return None
-
-
 def _parameters(raw: Raw) -> Parameters:
-    if bytes(raw) in _ABSENT:
-        return Parameters()
+    if not len(raw) or bytes(raw) in _ABSENT:
+        return _NO_PARAMETERS
     try:
         return _PARAMETERS.decode(raw)
-    except _UNREADABLE:
-        return Parameters()
+    except UNREADABLE:
+        return _NO_PARAMETERS
 
 
 def _text(raw: Raw) -> str:
@@ -167,7 +132,7 @@ def _text(raw: Raw) -> str:
         return ""
     try:
         return _TEXT.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return ""
 
 
@@ -176,7 +141,7 @@ def _fields(raw: Raw) -> dict[str, Raw]:
         return {}
     try:
         return _FIELDS.decode(raw)
-    except _UNREADABLE:
+    except UNREADABLE:
         return {}
 
 
@@ -189,9 +154,10 @@ def _model(raw: Raw) -> tuple[str, bool]:
     return model, False
 
 
-def _budget(head: Head, parameters: Parameters) -> int | None:
+def _budget(head: Asked, parameters: Parameters) -> int | None:
     """The largest of the budgets given; None where none is, or one of them is odd."""
-    given = [bytes(getattr(place, name)) for place in (head, parameters) for name in BUDGETS]
+    places = (head,) if parameters is _NO_PARAMETERS else (head, parameters)
+    given = [bytes(raw) for place in places for name in BUDGETS if len(raw := getattr(place, name))]
     values = [value for value in given if value not in _ABSENT]
     if not values or not all(value.isdigit() and len(value) <= _LONGEST_BUDGET for value in values):
         return None
@@ -201,49 +167,49 @@ def _budget(head: Head, parameters: Parameters) -> int | None:
 
 def _present(raw: Raw) -> bool:
     """True for tools that are there: a non-empty array, or a value that cannot be understood as an empty one."""
+    if not len(raw):
+        return False
     view = memoryview(raw)
     if bytes(view[:5]) in _ABSENT:
         return False
     return not (view[0] == ord("[") and not bytes(view[1:_BLANKS]).strip(b" \t\r\n]"))
 
 
-def _stream(head: Head, envelope: _Envelope, wire: Wire) -> bool:
+def _stream(head: Asked, header: Header, wire: Wire) -> bool:
     """``stream: true``, or on DashScope's native wire one of two headers (help.aliyun.com, DashScope API reference)."""
     if bytes(head.stream) == b"true":
         return True
     return wire is Wire.DASHSCOPE_NATIVE and (
-        envelope.header("x-dashscope-sse").strip().lower() == "enable"
-        or "text/event-stream" in envelope.header("accept").lower()
+        header("x-dashscope-sse").strip().lower() == "enable" or "text/event-stream" in header("accept").lower()
     )
 
 
-def _thinking(head: Head, parameters: Parameters) -> bool:
+def _thinking(head: Asked, parameters: Parameters) -> bool:
     """True where a request asks for thinking in one of its spellings; the first one present decides."""
     kind = _fields(head.thinking).get("type", Raw())
     if len(kind):
         return _text(kind) in {"enabled", "adaptive"}  # Anthropic; docs.z.ai thinking mode
     for flag in (head.thinking, head.enable_thinking, parameters.enable_thinking):  # help.aliyun.com deep thinking
-        if bytes(flag) in {b"true", b"false"}:
-            return bytes(flag) == b"true"
+        if len(flag) and (said := bytes(flag)) in {b"true", b"false"}:
+            return said == b"true"
     effort = _text(head.reasoning_effort) or _text(_fields(head.reasoning).get("effort", Raw()))
     return effort not in {"", "none"}
 
 
 def _long_context(beta: str) -> bool:
-    return any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
+    return LONG_CONTEXT_BETA in beta.lower() and any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
 
 
-def _session_id(head: Head, envelope: _Envelope) -> str | None:
+def _session_id(head: Asked, header: Header, query: str) -> str | None:
     for name, _source in SESSION_HEADERS:
-        if value := envelope.header(name).strip():
+        if value := header(name).strip():
             return _bounded(value)
-    candidates = (
-        _session_of_user(_text(_fields(head.metadata).get("user_id", Raw()))),  # Claude Code, recorded
-        _text(head.prompt_cache_key),  # Codex 0.171.0, recorded
-        next(iter(parse_qs(envelope.query).get("chat_id", ())), ""),  # chat.qwen.ai
-        _text(head.chat_id),  # chat.qwen.ai, chat.z.ai
-    )
-    return next((_bounded(value) for value in candidates if value), None)
+    value = _session_of_user(_text(_fields(head.metadata).get("user_id", Raw())))  # Claude Code, recorded
+    value = value or _text(head.prompt_cache_key)  # Codex 0.171.0, recorded
+    if not value and "chat_id" in query:  # chat.qwen.ai
+        value = next(iter(parse_qs(query).get("chat_id", ())), "")
+    value = value or _text(head.chat_id)  # chat.qwen.ai, chat.z.ai
+    return _bounded(value) if value else None
 
 
 def _session_of_user(user: str) -> str:
@@ -252,7 +218,7 @@ def _session_of_user(user: str) -> str:
         return user
     try:
         return _text(_FIELDS.decode(user).get("session_id", Raw())) or user
-    except _UNREADABLE:
+    except UNREADABLE:
         return user
 
 
@@ -262,6 +228,6 @@ def _bounded(value: str) -> str:
     return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _one_time_token(head: Head, envelope: _Envelope, hashed: Callable[[str], str]) -> str | None:
-    token = envelope.header(TOKEN_HEADER).strip() or _text(head.captcha_verify_param)
+def _one_time_token(head: Asked, header: Header, hashed: Callable[[str], str]) -> str | None:
+    token = header(TOKEN_HEADER).strip() or _text(head.captcha_verify_param)
     return hashed(token) if token else None

@@ -52,6 +52,12 @@ ANSWER_OBJECTS = (
 
 def lowered(body: Mapping[object, object]) -> dict[str, object]:
     """The object with its keys in lower case; of two spellings of a key the exact lower-case one stays."""
+    try:
+        usual = all(map(str.islower, body))  # type: ignore[arg-type]
+    except TypeError:
+        usual = False
+    if usual:
+        return dict(body)  # type: ignore[arg-type]
     low = {key.lower(): value for key, value in body.items() if isinstance(key, str)}
     low.update({key: value for key, value in body.items() if isinstance(key, str) and key.islower()})
     return low
@@ -80,6 +86,14 @@ def is_part(body: Mapping[str, object]) -> bool:
     """A message or an event of an answer by its type, whose other fields a model may have written."""
     kind = body.get("type")
     return isinstance(kind, str) and kind.startswith(ANSWER_TYPES) and kind not in FAILED_TYPES
+
+
+def plainly_answers(body: Mapping[str, object]) -> bool:
+    """True for the usual answer, or part of one, with nothing beside it that an error could be read from."""
+    if body.get("error") or body.get("errors") or failed(body):
+        return False
+    choices = body.get("choices")
+    return (isinstance(choices, list) and bool(choices)) or is_part(body)
 
 
 def is_answer(body: Mapping[str, object]) -> bool:
@@ -184,13 +198,18 @@ def _finished(choice: Mapping[str, object]) -> bool:
 
 def reasons(body: Mapping[str, object]) -> list[str]:
     """The finish_reason and stop_reason values of an answer or of a part of one."""
-    places: list[object] = [body, body.get("delta"), body.get("message"), body.get("output"), body.get("data")]
-    output = body.get("output")
-    for holder in (body, output):
-        choices = holder.get("choices") if isinstance(holder, Mapping) else None
-        places.extend(choices[:8] if isinstance(choices, list) else [])
-    found: list[str] = []
-    for place in places:
-        if isinstance(place, Mapping):
-            found.extend(value for key in ("finish_reason", "stop_reason") if isinstance(value := place.get(key), str))
-    return found
+    places = [body]
+    for key in ("delta", "message", "output", "data"):
+        value = body.get(key)
+        if isinstance(value, dict):
+            places.append(value)
+    for holder in (body, body.get("output")):
+        choices = holder.get("choices") if isinstance(holder, dict) else None
+        if isinstance(choices, list):
+            places.extend(choice for choice in choices[:8] if isinstance(choice, dict))
+    return [
+        value
+        for place in places
+        for key in ("finish_reason", "stop_reason")
+        if isinstance(value := place.get(key), str)
+    ]

@@ -108,15 +108,20 @@ _SLASHES = re.compile(r"/{2,}")
 def plain_path(path: str) -> str:
     """Path without query and fragment, slashes single, none at the end (but for the root)."""
     bare = path.partition("?")[0].partition("#")[0]
-    return _SLASHES.sub("/", bare).rstrip("/") or "/"
+    return (_SLASHES.sub("/", bare) if "//" in bare else bare).rstrip("/") or "/"
 
 
-@lru_cache(maxsize=1024)
 def _row(family: Family, method: str, path: str) -> PathRow:
     for row in ROWS:
         if family in row.families and (row.methods is None or method in row.methods) and row.pattern.search(path):
             return row
     raise AssertionError(path)  # pragma: no cover - the last row matches everything
+
+
+@lru_cache(maxsize=1024)
+def _surface(name: str, family: Family, method: str, plain: str, *, person: bool) -> Surface:
+    row = _row(family, method, plain)
+    return Surface(name, family, row.wire, Role.PERSON if person or PERSON_PATH in plain else row.role)
 
 
 def plain_host(host: str) -> str:
@@ -189,9 +194,7 @@ class Surfaces:
         if upstream is None:
             return None
         plain = plain_path(path)
-        row = _row(upstream.family, method.upper(), plain)
-        role = Role.PERSON if PERSON_PATH in plain or _navigates(headers) else row.role
-        return Surface(upstream.name, upstream.family, row.wire, role)
+        return _surface(upstream.name, upstream.family, method.upper(), plain, person=_navigates(headers))
 
 
 def _navigates(headers: Callable[[str], str | None] | Mapping[str, str]) -> bool:

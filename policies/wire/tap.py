@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from policies.calls import Surface, Wire
 from policies.findings import Finding, Kind
@@ -45,8 +46,7 @@ _QUIET = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::[^\r\n]*[\r\n]+)*\Z")
 """Nothing but blank and whole comment lines so far: they pass, whatever follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tapped:
+class Tapped(msgspec.Struct, frozen=True):
     """What of a chunk goes on. No chunk is ever empty: an empty tuple holds back."""
 
     passed: tuple[bytes, ...] = ()
@@ -62,10 +62,12 @@ _NOTHING = Tapped()
 class Tap:
     """Watches one body from its first byte, the held ones included."""
 
-    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser) -> None:
+    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser, *, through: bool = False) -> None:
+        """``through``: the body is judged already."""
         self._surface = surface
         self._head = head
         self._recogniser = recogniser
+        self._suspicious = recogniser.suspicion(surface)
         encoding = head.get("content-encoding")
         self._decoder: Decoder | None = decoder(encoding) if encoding else None
         self._encoded = bool(encoding) and encoding.strip().lower() != "identity"
@@ -76,7 +78,7 @@ class Tap:
         self._kept = b""
         self._closed = False
         # An answer with a status of its own has told the truth already.
-        self._through = head.status >= 400 or (self._encoded and self._decoder is None)
+        self._through = through or head.status >= 400 or (self._encoded and self._decoder is None)
         self.answered = False
         self.ended: Finding | None = None
         self.usage_input: int | None = None
@@ -86,14 +88,10 @@ class Tap:
         """Raw bytes that came and have not gone on yet."""
         return self._kept
 
-    def pass_through(self) -> None:
-        """The body is judged already: from now on every chunk goes on unread."""
-        self._through = True
-
     def tap(self, chunk: bytes) -> Tapped:
         if self._closed or not chunk:
             return _NOTHING
-        if self._through or self._plainly_an_answer(chunk):
+        if self._through or self.passes(chunk):
             return self._release(chunk)
         data = self._plain(chunk)
         if data is None:
@@ -110,20 +108,21 @@ class Tap:
             self._passed_of_frame = False
         return self._go_on(chunk)
 
-    def _plainly_an_answer(self, chunk: bytes) -> bool:
+    def passes(self, chunk: bytes) -> bool:
         """The usual chunk: whole frames of a stream that has answered, and nothing in them that has to be looked at."""
         return (
             self.answered
-            and not self._encoded
-            and not len(self._framer)
-            and chunk.endswith(b"\n\n")
-            and not self._states_usage(chunk)
-            and not self._recogniser.suspicious(self._surface, chunk)
+            and chunk[-2:] == b"\n\n"
+            and not (self._encoded or self._closed or len(self._framer))
+            and not (usage.MARKER in chunk and self._states_usage(chunk))
+            and not self._suspicious(chunk)
         )
 
     def _states_usage(self, data: bytes) -> bool:
-        """Usage that is worth reading: anthropic states it twice, the others once."""
-        return usage.MARKER in data and (self._surface.wire is Wire.ANTHROPIC or not self.usage_input)
+        """Usage that is worth reading: anthropic states it twice, the others once, and null before."""
+        return usage.STATED.search(data) is not None and (
+            self._surface.wire is Wire.ANTHROPIC or not self.usage_input
+        )
 
     def tap_finish(self) -> Tapped:
         """The end of the body: what was held back is judged and let go."""
@@ -156,7 +155,7 @@ class Tap:
     def _look(self, raw: bytes) -> Finding | None:
         """The refusal in one frame that closes the stream, if it is one. Notes usage and the answer's end."""
         near = self._states_usage(raw)
-        suspicious = self._recogniser.suspicious(self._surface, raw)
+        suspicious = self._suspicious(raw)
         if not suspicious and self.answered and not near:
             return None
         frame = parse(raw)
@@ -206,7 +205,7 @@ class Tap:
     def _too_long(self, chunk: bytes) -> Tapped:
         """More than may be held back: a page that shows its markers by now is told, all else goes on."""
         tail = self._framer.rest
-        if self._recogniser.suspicious(self._surface, tail):
+        if self._suspicious(tail):
             document = bare_document(parse(tail))
             if document is not None:
                 finding = self._recogniser.document(self._surface, self._head, document, whole=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 
@@ -32,6 +34,7 @@ class _Nested(msgspec.Struct):
 _TOP = msgspec.json.Decoder(_Top)
 _NESTED = msgspec.json.Decoder(_Nested)
 MARKER = b'"usage"'
+STATED = re.compile(rb'"usage"\s*:\s*\{')
 
 
 def input_tokens(data: bytes) -> int | None:

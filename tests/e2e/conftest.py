@@ -112,7 +112,7 @@ def quick(proxies: Proxies) -> Proxy:
 
 @pytest.fixture
 def bare(proxies: Proxies) -> Proxy:
-    """mitmproxy without the addon, streaming every answer."""
+    """mitmproxy without the addon, streaming server-sent events."""
     return proxies(addon=False, scripts=(LAB / "streaming.py",))
 
 

@@ -55,7 +55,7 @@ RUNNING = [
     "policies.wire.reader:Reader.tap_finish",
     "policies.wire.tap:Tap._go_on",
     "policies.wire.tap:Tap._release",
-    "policies.wire.recognise:Recogniser.suspicious",
+    "policies.wire.suspects:near",
 ]
 ENDING = [
     "policies.guard:Guard.settle",

@@ -41,6 +41,7 @@ def test_an_evidence_path_may_begin_with_the_home_folder(tmp_path: Path, monkeyp
     rules, here = Desk(), desk.Desk(settings("evidence_path: ~/evidence.jsonl"), {})
     ex = rules.sent()
     rules.reply(ex, OK)
-    here._note(ex)
+    here.notebook.add(ex, 0.0)
+    here.notebook.wait()
     [line] = (tmp_path / "evidence.jsonl").read_text().splitlines()
     assert json.loads(line)["finding"] == "answer"

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,7 +142,7 @@ def test_a_main_request_of_any_size_goes_on(words: int) -> None:
 def test_the_output_is_reserved_on_all_wires_but_anthropics_and_a_quarter_at_most(
     wire: Wire, budget: int | None, fillable: int
 ) -> None:
-    call = replace(side(surface=replace(OPENAI, wire=wire)), output_budget=budget)
+    call = msgspec.structs.replace(side(surface=replace(OPENAI, wire=wire)), output_budget=budget)
     assert effective_window(call, 8_000) == fillable
 
 

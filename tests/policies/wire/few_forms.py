@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from policies.calls import Family, Role, Surface, Wire
@@ -64,8 +65,8 @@ class FewForms:
             return None
         return judged(value) or ANSWER
 
-    def suspicious(self, _: Surface, data: bytes) -> bool:
-        return any(marker in data for marker in (b'"ret"', b'"error"', b"aliyun_waf", b"sensitive"))
+    def suspicion(self, _: Surface) -> Callable[[bytes], bool]:
+        return lambda data: any(marker in data for marker in (b'"ret"', b'"error"', b"aliyun_waf", b"sensitive"))
 
 
 def reader(headers: Any = SSE, surface: Surface = WEB, status: int = 200, **more: Any) -> Any:

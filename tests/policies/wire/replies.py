@@ -109,7 +109,7 @@ def _findings(recogniser: Recogniser, where: Surface, head: Head, body: bytes, *
             return [*found, recogniser.document(where, head, document + b"".join(raws[number + 1 :]), whole=whole)]
         finding = recogniser.frame(where, head, frame)
         if finding is not None:
-            assert not found or finding.kind is Kind.ANSWER or recogniser.suspicious(where, raw), raw
+            assert not found or finding.kind is Kind.ANSWER or recogniser.suspicion(where)(raw), raw
             found.append(finding)
     return found or [Finding(Kind.NOTHING, row="preamble-only")]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.calls import Wire
-from policies.wire import digests, history
+from policies.wire import asked, digests, history
 from tests.policies.wire.test_requests import RECORDED
 
 ASKED: dict[str, Any] = {
@@ -35,9 +35,27 @@ ASKED: dict[str, Any] = {
 }
 
 
+def read(wire: Wire, body: bytes) -> tuple[asked.Asked | None, history.History]:
+    fields = asked.read(body)
+    return fields, history.History(wire, fields or asked.NOTHING)
+
+
+def digest_of(wire: Wire, body: bytes) -> str:
+    return digests.asked(wire, body, *read(wire, body))
+
+
+def system_of(wire: Wire, body: bytes) -> str:
+    fields, told = read(wire, body)
+    return digests.system_prompt(wire, fields or asked.NOTHING, told)
+
+
+def history_of(wire: Wire, body: bytes) -> history.History:
+    return read(wire, body)[1]
+
+
 def digest(body: object, wire: Wire = Wire.ANTHROPIC, **changes: Any) -> str:
     document = {**body, **changes} if isinstance(body, dict) else body
-    return digests.asked(wire, document if isinstance(document, bytes) else json.dumps(document).encode())
+    return digest_of(wire, document if isinstance(document, bytes) else json.dumps(document).encode())
 
 
 def blocks(*texts: str, cached: int | None = None) -> list[dict[str, object]]:
@@ -150,13 +168,13 @@ def test_what_is_no_object_or_asks_nothing_is_digested_by_its_bytes() -> None:
 
 def test_the_system_prompt_is_told_apart_from_what_is_said() -> None:
     def prompt(body: Any, wire: Wire = Wire.OPENAI) -> str:
-        return digests.system_prompt(wire, json.dumps(body).encode())
+        return system_of(wire, json.dumps(body).encode())
 
     said = [{"role": "user", "content": "a"}]
     leading = {"role": "system", "content": "s"}
     assert prompt({"messages": [leading, *said]}) == prompt({"messages": [leading, *said, *said]}) != ""
     assert prompt({"messages": [leading, *said]}) != prompt({"messages": [{**leading, "content": "t"}, *said]})
-    assert prompt({"messages": said}) == prompt({"messages": []}) == digests.system_prompt(Wire.OPENAI, b"no") == ""
+    assert prompt({"messages": said}) == prompt({"messages": []}) == system_of(Wire.OPENAI, b"no") == ""
     billed = {"system": blocks("x-anthropic-billing-header: 1", "s")}
     assert prompt(billed, Wire.ANTHROPIC) == prompt(
         {"system": blocks("x-anthropic-billing-header: 2", "s")}, Wire.ANTHROPIC
@@ -171,29 +189,40 @@ def test_a_history_that_only_grew_keeps_its_prefix() -> None:
     def body(messages: object) -> bytes:
         return json.dumps({"messages": messages}).encode()
 
-    earlier = history.prefix(Wire.ANTHROPIC, body(ASKED["messages"]), 0)
-    assert history.prefix(Wire.ANTHROPIC, body(grown)) == earlier
-    assert history.prefix(Wire.ANTHROPIC, body(changed)) != earlier
-    assert history.prefix(Wire.ANTHROPIC, body(grown[:2])) == history.prefix(Wire.ANTHROPIC, b"{") == ""
+    earlier = history_of(Wire.ANTHROPIC, body(ASKED["messages"])).prefix(0)
+    assert history_of(Wire.ANTHROPIC, body(grown)).prefix() == earlier
+    assert history_of(Wire.ANTHROPIC, body(changed)).prefix() != earlier
+    assert history_of(Wire.ANTHROPIC, body(grown[:2])).prefix() == history_of(Wire.ANTHROPIC, b"{").prefix() == ""
 
 
 def test_prefixes_of_one_history_are_the_same_in_any_order() -> None:
     body = json.dumps(ASKED).encode()
-    read = history.History(Wire.ANTHROPIC, body)
-    wanted = [history.prefix(Wire.ANTHROPIC, body, but) for but in range(6)]
-    assert [read.prefix(but) for but in (2, 1, 0, 3, 0, 5, 2)] == [wanted[but] for but in (2, 1, 0, 3, 0, 5, 2)]
+    told = history_of(Wire.ANTHROPIC, body)
+    wanted = [history_of(Wire.ANTHROPIC, body).prefix(but) for but in range(6)]
+    assert [told.prefix(but) for but in (2, 1, 0, 3, 0, 5, 2)] == [wanted[but] for but in (2, 1, 0, 3, 0, 5, 2)]
     assert wanted[3:] == ["", "", ""]
     assert len(set(wanted[:3])) == 3
-    assert read.prefix(-1) == wanted[0]
+    assert told.prefix(-1) == wanted[0]
+
+
+def test_a_prefix_is_the_same_however_many_messages_came_after_it() -> None:
+    said = [{"role": "user", "content": str(number)} for number in range(2 * history.ENDINGS)]
+
+    def told(count: int) -> history.History:
+        return history_of(Wire.ANTHROPIC, json.dumps({"messages": said[:count]}).encode())
+
+    for added in range(2 * history.ENDINGS):
+        assert told(2 * history.ENDINGS).prefix(added) == told(2 * history.ENDINGS - added).prefix(0) != ""
+    assert told(2 * history.ENDINGS).prefix(2 * history.ENDINGS) == ""
 
 
 def test_roles_are_read_from_messages_items_and_native_input() -> None:
     items = [{"role": "user", "content": "a"}, {"type": "function_call_output", "output": "x"}]
-    assert history.roles(Wire.ANTHROPIC, json.dumps(ASKED).encode()) == ("user", "assistant", "user")
-    assert history.roles(Wire.RESPONSES, json.dumps({"input": items}).encode()) == ("user", "function_call_output")
+    assert history_of(Wire.ANTHROPIC, json.dumps(ASKED).encode()).roles == ("user", "assistant", "user")
+    assert history_of(Wire.RESPONSES, json.dumps({"input": items}).encode()).roles == ("user", "function_call_output")
     native = {"input": {"messages": [{"role": "user", "content": "a"}]}}
-    assert history.roles(Wire.DASHSCOPE_NATIVE, json.dumps(native).encode()) == ("user",)
-    assert history.roles(Wire.RESPONSES, b'{"input":"hi"}') == history.roles(Wire.OPENAI, b"") == ()
+    assert history_of(Wire.DASHSCOPE_NATIVE, json.dumps(native).encode()).roles == ("user",)
+    assert history_of(Wire.RESPONSES, b'{"input":"hi"}').roles == history_of(Wire.OPENAI, b"").roles == ()
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
@@ -222,10 +251,9 @@ def test_a_recorded_request_keeps_its_digest_in_other_spacing_of_flags(row: dict
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(list(Wire)))
 def test_any_bytes_are_digested(body: bytes, wire: Wire) -> None:
-    assert digests.asked(wire, body)
-    digests.system_prompt(wire, body)
-    history.prefix(wire, body)
-    history.roles(wire, body)
+    assert digest_of(wire, body)
+    system_of(wire, body)
+    assert (history_of(wire, body).prefix(0) == "") == (history_of(wire, body).roles == ())
     history.markers(body)
 
 
@@ -246,7 +274,6 @@ VALUES = st.recursive(
 )
 def test_any_document_is_digested_alike_twice(body: dict[str, object], wire: Wire) -> None:
     data = json.dumps(body).encode()
-    assert digests.asked(wire, data) == digests.asked(wire, data)
-    digests.system_prompt(wire, data)
-    history.prefix(wire, data)
-    history.roles(wire, data)
+    assert digest_of(wire, data) == digest_of(wire, data)
+    system_of(wire, data)
+    assert (history_of(wire, data).prefix(0) == "") == (history_of(wire, data).roles == ())

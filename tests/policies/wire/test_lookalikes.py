@@ -151,4 +151,4 @@ def test_a_running_stream_is_mostly_unsuspicious() -> None:
     for family in Family:
         for name, body in answers("An ordinary sentence of an ordinary answer.").items():
             if body.startswith((b"data", b"event", b"id")):
-                assert not recogniser.suspicious(surface(family), body), name
+                assert not recogniser.suspicion(surface(family))(body), name

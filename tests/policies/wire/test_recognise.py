@@ -47,7 +47,7 @@ def test_the_risk_control_frame_is_a_challenge_in_every_spelling(
     in_stream = frame(raw, status, family)
     assert in_stream is not None
     assert in_stream.challenge is challenge
-    assert RECOGNISER.suspicious(surface(family), raw.encode())
+    assert RECOGNISER.suspicion(surface(family))(raw.encode())
 
 
 def test_a_success_of_mtop_is_none() -> None:

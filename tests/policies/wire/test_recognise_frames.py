@@ -83,7 +83,7 @@ def test_a_finish_reason_ends_an_answer(reason: str, kind: Kind) -> None:
         finding = frame(raw)
         assert finding is not None
         assert (finding.kind, finding.ends_answer, finding.window, finding.transient) == (kind, True, None, False)
-        assert RECOGNISER.suspicious(surface(Family.ZAI), raw.encode())
+        assert RECOGNISER.suspicion(surface(Family.ZAI))(raw.encode())
     whole = document(
         {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "x"}], "stop_reason": reason}
     )
@@ -119,4 +119,4 @@ def test_every_refusal_that_a_frame_may_hold_makes_its_bytes_suspicious() -> Non
         for form in forms.values():
             body = form("1302", "x")
             raw = body if body.startswith((b"data", b"event", b"id")) else b"data: " + body + b"\n\n"
-            assert RECOGNISER.suspicious(surface(family), raw), raw
+            assert RECOGNISER.suspicion(surface(family))(raw), raw

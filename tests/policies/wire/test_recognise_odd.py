@@ -92,7 +92,7 @@ def test_no_bytes_raise(data: bytes, status: int, family: Family) -> None:
         for whole in (True, False):
             RECOGNISER.document(surface(family), Head(status), start + data, whole=whole)
     RECOGNISER.frame(surface(family), Head(status), parse(b"data: " + data + b"\n\n"))
-    RECOGNISER.suspicious(surface(family), data)
+    RECOGNISER.suspicion(surface(family))(data)
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,8 @@ def test_it_is_read_in_frames_and_makes_their_bytes_suspicious() -> None:
     rule = row(field="event_info.state", equals="busy")
     recogniser, where = Recogniser((rule,)), surface(Family.ZAI)
     raw = b'data: {"event_info":{"state":"busy"}}\n\n'
-    assert recogniser.suspicious(where, raw)
-    assert not Recogniser().suspicious(where, raw)
+    assert recogniser.suspicion(where)(raw)
+    assert not Recogniser().suspicion(where)(raw)
     finding = recogniser.frame(where, Head(200), parse(raw))
     assert finding is not None
     assert finding.kind is Kind.OVERLOAD
