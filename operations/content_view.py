@@ -36,6 +36,7 @@ TRACE = (
     ("waits", "waits"),
     ("told", "told to wait"),
     ("attempts", "sends upstream"),
+    ("not_sent_again", "not sent again"),
     ("hold_seconds", "headers held"),
 )
 """Key of the metadata, and how it is called; in the order in which it is shown. What is absent is left out."""

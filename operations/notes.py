@@ -55,6 +55,7 @@ def _facts(ex: Exchange) -> dict[str, Any]:
         "breaker_after": ex.breaker_after,
         "attempts": 0 if ex.refused_here else ex.sends,
         "waits": [float(wait) for wait in ex.waits],
+        "not_sent_again": ex.kept_from_sending,
         "told": ex.told,
         "hold_seconds": None if ex.held is None else round(ex.held, 3),
     }

@@ -52,6 +52,8 @@ class Exchange(msgspec.Struct):
     comment: str = ""
     told: int | None = None
     """Seconds of Retry-After told to the client."""
+    kept_from_sending: str = ""
+    """Why a replay was not sent again, a ``replays.Why``."""
     waits: list[float] = []
     """Seconds waited before each re-send."""
     breaker_before: str = ""

@@ -151,6 +151,7 @@ def _again(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Resend
     )
     step = memory.replays.next(attempt, finding, now)
     if not isinstance(step, Again):
+        ex.kept_from_sending = step.why.value
         return None
     ex.first, ex.waiting = ex.first or finding, True
     ex.sends = step.attempt

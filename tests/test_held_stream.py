@@ -63,7 +63,8 @@ def test_a_whole_answer_reaches_its_client_before_the_hooks_and_stays_on_the_flo
     assert [hook.name for hook in layers.pending] == ["response"]
     assert (layers.client_status, layers.client_body) == (200, b"x" * 9000 + b"yz")
     [held] = layers.flows
-    assert held.response and held.response.raw_content == layers.client_body
+    assert held.response
+    assert held.response.raw_content == layers.client_body
     layers.finish_hooks()
     assert layers.client_ended
     assert_over(layers)

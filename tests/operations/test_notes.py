@@ -10,7 +10,7 @@ from mitmproxy.test import tflow
 
 from operations import desk, notes
 from policies.exchange import Exchange
-from tests.policies.exchanges import MTOP, OK, Desk, settings
+from tests.policies.exchanges import CODE_3007, MTOP, OK, Desk, settings
 
 
 def described(ex: Exchange) -> dict[str, object]:
@@ -34,6 +34,19 @@ def test_reason_finding_attempts_and_waits_are_there_whatever_was_decided() -> N
     assert [fact["attempts"] for fact in facts] == [1, 1, 0]
     assert [fact["waits"] for fact in facts] == [[], [], []]
     assert json.loads(json.dumps(facts)) == facts
+
+
+def test_a_replay_that_is_not_sent_again_says_why() -> None:
+    rules = Desk()
+    rules.turn("zcode", "one")
+    rules.now += 0.4
+    token = rules.sent("zcode", "two", headers={"x_aliyun_captcha_verify_param": "TOKEN"})
+    rules.reply(token, CODE_3007, 400)
+    rules.now += 5
+    at_leisure = rules.sent("zcode", "three")
+    rules.reply(at_leisure, CODE_3007, 400)
+    assert described(token)["not_sent_again"] == "one_time_token"
+    assert described(at_leisure)["not_sent_again"] == ""
 
 
 def test_an_evidence_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

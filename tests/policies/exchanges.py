@@ -26,6 +26,7 @@ MTOP = json.dumps(
     },
     ensure_ascii=False,
 ).encode()
+CODE_3007 = b'{"code":3007,"msg":"captcha verify failed"}'
 OK = json.dumps(
     {"id": "c", "object": "chat.completion", "choices": [{"index": 0, "message": {"content": "hi"}}], "usage": {}}
 ).encode()

@@ -12,9 +12,8 @@ from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replac
 from policies.exchange import Exchange
 from policies.findings import Kind
 from policies.wire.head import Head
-from tests.policies.exchanges import MTOP, OK, Desk
+from tests.policies.exchanges import CODE_3007, MTOP, OK, Desk
 
-CODE_3007 = b'{"code":3007,"msg":"captcha verify failed"}'
 CODE_3012 = b'{"code":3012,"msg":"request has been blocked due to unusual activity"}'
 OVERFLOW = (
     b'{"error":{"message":"<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 6000]",'
