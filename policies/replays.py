@@ -46,7 +46,6 @@ class Why(StrEnum):
     CHALLENGE = "challenge"
     CAPTCHA_OFF = "captcha_off"
     CUT = "cut"
-    CLIENT_GONE = "client_gone"
     COMMITTED = "committed"
     BREAKER = "breaker_not_closed"
     ONE_TIME_TOKEN = "one_time_token"  # noqa: S105
@@ -69,7 +68,6 @@ class Attempt:
     digest: str
     one_time_token: bool
     breaker_closed: bool
-    client_here: bool
     settings: ReplaySettings
     committed: bool = False
     """A byte of this answer went to the client."""
@@ -177,7 +175,6 @@ STOPS: tuple[tuple[Why, Callable[[ReplaySettings], stop_base]], ...] = (
 
 FORBIDDEN: tuple[tuple[Why, Callable[[Attempt], bool]], ...] = (
     (Why.COMMITTED, lambda attempt: attempt.committed),
-    (Why.CLIENT_GONE, lambda attempt: not attempt.client_here),
     (Why.NOT_A_REPLAY, lambda attempt: not attempt.replay),
     (Why.BREAKER, lambda attempt: not attempt.breaker_closed),
     (Why.ONE_TIME_TOKEN, lambda attempt: attempt.one_time_token),

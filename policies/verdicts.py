@@ -146,7 +146,7 @@ def _again(memory: Memory, ex: Exchange, finding: Finding, now: float) -> Resend
         digest=call.digest,
         one_time_token=call.one_time_token is not None,
         breaker_closed=memory.breaker(call).closed,
-        client_here=True,  # a client that leaves ends the wait in the layer itself
+        committed=ex.committed,
         settings=settings,
     )
     step = memory.replays.next(attempt, finding, now)

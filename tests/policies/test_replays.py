@@ -23,7 +23,6 @@ REPLAY = Attempt(
     digest="digest",
     one_time_token=False,
     breaker_closed=True,
-    client_here=True,
     settings=ReplaySettings(),
 )
 
@@ -92,7 +91,6 @@ def test_nothing_that_is_not_marked_transient_is_sent_again(kind: Kind) -> None:
         (replace(REPLAY, replay=False), Why.NOT_A_REPLAY),
         (replace(REPLAY, one_time_token=True), Why.ONE_TIME_TOKEN),
         (replace(REPLAY, breaker_closed=False), Why.BREAKER),
-        (replace(REPLAY, client_here=False), Why.CLIENT_GONE),
         (replace(REPLAY, committed=True), Why.COMMITTED),
         (replace(REPLAY, settings=ReplaySettings(max_attempts=1)), Why.ATTEMPTS),
     ],
