@@ -34,7 +34,7 @@ def step(reply: Reply, settings: ReplaySettings | None = None) -> Step:
         digest="digest",
         one_time_token=False,
         breaker_closed=True,
-            settings=settings or ReplaySettings(),
+        settings=settings or ReplaySettings(),
         committed=findings[0].kind is Kind.ANSWER,
     )
     return Replays().next(attempt, findings[-1], 1.0)
