@@ -153,6 +153,8 @@ class Desk:
             if ex.finding is None:
                 hold.finish(cut=False)
         self._settle(flow, ex)
+        # Nothing comes any more. Hold and flow know each other: a circle that only the garbage collector could undo.
+        flow.response.stream, ex.reader = bool(flow.response.stream), None
 
     def _is_unheld(self, flow: http.HTTPFlow, ex: Exchange) -> bool:
         assert flow.response
@@ -179,7 +181,6 @@ class Desk:
         notes.keep_answer(flow)
         self.unsaved = self.unsaved or bool(ex.notes)  # a window was taken back
         self._log(flow, ex)
-        ex.reader = None
         if noteworthy:
             self.notebook.add(ex, wall - (now - ex.started))
 

@@ -30,17 +30,15 @@ def describe(flow: http.HTTPFlow, ex: Exchange) -> None:
 def keep_answer(flow: http.HTTPFlow) -> None:
     """Make the kept beginning of a stream the flow's content, where mitmproxy has it of an answer that is not streamed.
 
-    Not its metadata: ``~meta`` would find a model's words as if they were a reason. What held the answer is let go:
-    it and the flow know each other, and such a circle costs the garbage collector a search.
+    Not its metadata: ``~meta`` would find a model's words as if they were a reason.
     """
     response = flow.response
-    if response is None:
+    if response is None or response.raw_content is not None:
         return
-    stream, streamed = response.stream, response.raw_content is None
-    if streamed and (view := getattr(stream, "view", None)):
+    view = getattr(response.stream, "view", None)
+    if view:
         response.raw_content = bytes(view)
-    if hasattr(stream, "view"):
-        response.stream = streamed
+        view.clear()
 
 
 def _facts(ex: Exchange) -> dict[str, Any]:

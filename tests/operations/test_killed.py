@@ -1,0 +1,80 @@
+"""A flow that is killed by hand: settled within a second, while its layer is still at work with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mitmproxy import http
+from mitmproxy.test import tflow
+
+import held_stream
+from operations import desk
+from operations.actions import settle_killed
+from operations.held import HeldResponse
+from policies.decisions import Commit
+from tests.policies.exchanges import MTOP, settings
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}\n\n'
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> desk.Desk:
+    monkeypatch.setattr(held_stream, "holds", lambda _: True)
+    return desk.Desk(settings(), {})
+
+
+def begun(here: desk.Desk) -> tuple[http.HTTPFlow, HeldResponse]:
+    """A flow whose upstream's headers have come."""
+    flow = tflow.tflow()
+    flow.request = http.Request.make("POST", "https://api.z.ai/api/anthropic/v1/messages", b'{"model":"glm-5.2"}')
+    here.request(flow)
+    flow.response = http.Response.make(200, b"", {"content-type": "text/event-stream"})
+    flow.response.data.content = None
+    del flow.response.headers["content-length"]
+    here.responseheaders(flow)
+    hold: Any = flow.response.stream
+    assert isinstance(hold, HeldResponse)
+    return flow, hold
+
+
+def kill(here: desk.Desk, flow: http.HTTPFlow) -> None:
+    flow.kill()  # type: ignore[no-untyped-call]
+    settle_killed(here)
+    assert flow not in here.live
+    assert flow.response
+
+
+def test_its_hold_judges_on_until_the_layer_hears_of_it(here: desk.Desk) -> None:
+    flow, hold = begun(here)
+    assert hold.feed(PING) is None
+    kill(here, flow)
+    assert flow.response
+    assert flow.response.stream is hold
+    assert hold.feed(PING) is None
+    assert hold.feed(BEGUN) == Commit()
+    assert here.counters.freeze().faults == {}
+
+
+def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: desk.Desk) -> None:
+    flow, hold = begun(here)
+    assert hold.feed(BEGUN) == Commit()
+    assert hold(BEGUN) == [BEGUN]
+    assert hold(b'data: {"zzz":') == []
+    kill(here, flow)
+    assert b"".join(hold(b" 1}\n\n")) == b'data: {"zzz": 1}\n\n'
+    assert MTOP not in b"".join(hold(b"data: " + MTOP + b"\n\n"))
+    assert hold.ended
+    assert here.counters.freeze().faults == {}
+
+
+def test_what_held_an_answer_is_let_go_at_its_end(here: desk.Desk) -> None:
+    flow, hold = begun(here)
+    assert hold.feed(BEGUN) == Commit()
+    hold(BEGUN)
+    here.response(flow)
+    assert flow.response
+    assert flow.response.stream is True
+    assert flow.response.raw_content == BEGUN
+    assert hold.ex.reader is None
