@@ -138,9 +138,9 @@ class Breakwater:
         if self.desk is None:
             return
         settle_killed(self.desk)
-        self.desk.notebook.flush()
         if self.desk.unsaved:
             self.desk.save(_state_path(self.desk.memory.settings))
+        self.desk.notebook.flush()
 
     def done(self) -> None:
         if self._backtest is not None:
@@ -150,12 +150,12 @@ class Breakwater:
         if self._demo_address:
             handover.keep(self._demo.stop())
         content_view.unregister()
-        if self.desk:
-            self.desk.notebook.wait()
-        if self.desk and ctx.options.server:
-            self.desk.save(_state_path(self.desk.memory.settings))
-            handover.leave(self.desk)
-        self.desk = None
+        desk, self.desk = self.desk, None
+        if desk and ctx.options.server:
+            desk.save(_state_path(desk.memory.settings))
+            handover.leave(desk)
+        if desk:
+            desk.notebook.wait()
 
     # -- connections ------------------------------------------------------------------------------------------
 

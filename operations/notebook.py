@@ -9,13 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
-from policies.evidence import Record, to_json
+from policies.evidence import to_json
 from policies.exchange import Exchange
 from policies.guard import Guard
 
 BATCH = 16
 BATCH_BYTES = 16 << 20
 """Of the bodies that wait: with so many, or so much, a batch does not wait for a quiet moment."""
+PATIENCE = 5.0
+"""Seconds."""
 LARGE_BYTES = 65536
 """From here on a batch is taken on a thread of its own."""
 
@@ -43,7 +45,7 @@ class Notebook:
     def add(self, ex: Exchange, wall: float) -> None:
         """Keep an exchange that has ended for the next batch; ``wall``: Unix seconds of its request."""
         self._waiting.append((ex, wall))
-        self._bytes += ex.call.size
+        self._bytes += len(ex.call.body)
         if len(self._waiting) >= BATCH or self._bytes >= BATCH_BYTES:
             self.flush()
 
@@ -57,26 +59,26 @@ class Notebook:
             self._take(batch)
 
     def wait(self) -> None:
-        """Until everything is written down: some milliseconds."""
+        """Until everything is written down, at the end of a run: some milliseconds, and never longer than ``PATIENCE``."""
         self.flush()
         if self._newest:
-            self._newest.result()
+            try:
+                self._newest.result(PATIENCE)
+            except TimeoutError as fault:
+                self._desk.fault("evidence", None, fault)
 
     def _take(self, batch: list[tuple[Exchange, float]]) -> None:
-        if not batch:
-            return
-        records = [record for ex, wall in batch if (record := self._record(ex, wall))]
-        path = self._desk.guard.memory.settings.evidence_path
+        guard, lines = self._desk.guard, []
+        path = guard.memory.settings.evidence_path
+        for ex, wall in batch:
+            try:
+                record = guard.note(ex, wall)
+                lines += [to_json(record), b"\n"] if path else []
+            except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
+                self._desk.fault("evidence", None, fault)
         try:
-            if path:
+            if path and lines:
                 with Path(path).expanduser().open("ab") as file:
-                    file.write(b"".join(to_json(record) + b"\n" for record in records))
-        except Exception as fault:  # noqa: BLE001 - as below
+                    file.writelines(lines)
+        except Exception as fault:  # noqa: BLE001 - likewise
             self._desk.fault("evidence", None, fault)
-
-    def _record(self, ex: Exchange, wall: float) -> Record | None:
-        try:
-            return self._desk.guard.note(ex, wall)
-        except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
-            self._desk.fault("evidence", None, fault)
-            return None

@@ -49,7 +49,7 @@ def status(desk: Desk) -> Status:
 
 
 def report_text(desk: Desk) -> str:
-    desk.notebook.wait()
+    desk.notebook.flush()
     return report.as_text(report.report(desk.memory.evidence.records()))
 
 
