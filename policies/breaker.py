@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import count
 
 from policies.breaker_table import (
@@ -18,9 +17,9 @@ from policies.breaker_table import (
     Transition,
     tell,
 )
-from policies.settings import BreakerSettings, Settings
+from policies.settings import BreakerSettings
 
-__all__ = ["LEASE_SECONDS", "Breaker", "BreakerView", "Breakers", "Pass", "Refused", "State", "Transition", "tell"]
+__all__ = ["LEASE_SECONDS", "Breaker", "BreakerView", "Pass", "Refused", "State", "Transition", "tell"]
 
 LEASE_SECONDS = 70.0
 """A probe without a byte from its upstream for so long has lapsed."""
@@ -141,8 +140,12 @@ class Breaker:
 
     def reset(self, now: float) -> Transition | None:
         """Close by hand and forget what is under way: its outcome counts for nothing."""
-        self._known.clear()
+        self.forget()
         return self._step(Event.RESET, now)
+
+    def forget(self) -> None:
+        """Nobody meets this breaker any more: what is under way with it counts for nothing."""
+        self._known.clear()
 
     def update(self, settings: BreakerSettings, cap: int, now: float) -> Transition | None:
         """Take changed settings; a running window may get shorter by it, never longer."""
@@ -218,83 +221,3 @@ class Breaker:
             self._known.clear()
         self._probe = None
         self._state = state
-
-
-class Breakers:
-    """All breakers: one per upstream, or one per account of it where its settings say so."""
-
-    def __init__(self, settings: Settings, limit: int = 10_000) -> None:
-        self._limit = limit
-        self._serials = count(1)
-        self._breakers: OrderedDict[tuple[str, str], Breaker] = OrderedDict()
-        self._take(settings)
-
-    def of(self, upstream: str, account: str) -> Breaker:
-        """The breaker that a request of this account meets; made where there is none yet."""
-        settings = self._settings_of(upstream)
-        key = (upstream, account if settings.scope == "account" else "")
-        breaker = self._breakers.get(key)
-        if breaker is None:
-            breaker = Breaker(settings, self._cap, upstream=upstream, account=key[1], serials=self._serials)
-            self._make_room()
-            self._breakers[key] = breaker
-        self._breakers.move_to_end(key)
-        return breaker
-
-    def all(self) -> tuple[Breaker, ...]:
-        return tuple(self._breakers.values())
-
-    def named(self, upstream: str) -> tuple[Breaker, ...]:
-        """Those that a command for this upstream is for: its own, or each account's that there is."""
-        if self._settings_of(upstream).scope == "upstream":
-            return (self.of(upstream, ""),)
-        return tuple(breaker for breaker in self.all() if breaker.upstream == upstream)
-
-    def update(self, settings: Settings, now: float) -> list[Transition]:
-        """Take changed settings and keep every state, but for breakers of a scope that is no more."""
-        self._take(settings)
-        transitions = []
-        for key, breaker in list(self._breakers.items()):
-            own = self._settings_of(breaker.upstream)
-            if (own.scope == "account") != bool(breaker.account):
-                del self._breakers[key]
-            elif transition := breaker.update(own, self._cap, now):
-                transitions.append(transition)
-        return transitions
-
-    def dump(self, wall: float, now: float) -> list[dict[str, object]]:
-        """Rows of the breakers that are not closed; ``wall`` is the wall clock in seconds."""
-        rows = ((breaker, breaker.dump(wall, now)) for breaker in self.all())
-        return [{"upstream": breaker.upstream, "account": breaker.account, **row} for breaker, row in rows if row]
-
-    def load(self, rows: Iterable[object], wall: float, now: float) -> int:
-        """Open what was open; the number of rows taken. A row that is none, or of another scope, is left out."""
-        taken = 0
-        for row in rows:
-            if not isinstance(row, Mapping):
-                continue
-            upstream, account = row.get("upstream"), row.get("account")
-            if not isinstance(upstream, str) or not isinstance(account, str):
-                continue
-            if (self._settings_of(upstream).scope == "account") == bool(account):
-                taken += self.of(upstream, account).load(row, wall, now)
-        return taken
-
-    def _take(self, settings: Settings) -> None:
-        self._cap = settings.retry_after.cap
-        self._default = settings.breaker
-        self._own = {upstream.name: upstream.breaker for upstream in settings.upstreams if upstream.breaker}
-
-    def _settings_of(self, upstream: str) -> BreakerSettings:
-        return self._own.get(upstream, self._default)
-
-    def _make_room(self) -> None:
-        """Drop the account that was unused for longest; an open breaker only where all are."""
-        if len(self._breakers) < self._limit:
-            return
-        accounts = [(key, breaker) for key, breaker in self._breakers.items() if breaker.account]
-        for harmless in (lambda b: b.untouched, lambda b: b.closed, lambda _: True):
-            for key, breaker in accounts:
-                if harmless(breaker):
-                    del self._breakers[key]
-                    return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from policies.breaker import Breaker, Breakers, Transition
+from policies.breaker import Breaker, Transition
+from policies.breakers import Breakers
 from policies.calls import Call
 from policies.evidence import Evidence
 from policies.refusals import Refusals

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from policies.breaker import LEASE_SECONDS, Breaker, Breakers, Pass, Refused, State, Transition, tell
+from policies.breaker import LEASE_SECONDS, Breaker, Pass, Refused, State, Transition, tell
 from policies.breaker_table import TRANSITIONS, Event
+from policies.breakers import Breakers
 from policies.calls import Family
 from policies.settings import BreakerSettings, RetryAfterSettings, Settings, Upstream
 
@@ -447,6 +448,19 @@ def test_a_changed_scope_drops_the_breakers_of_the_former() -> None:
     strike(breakers.of("pool", "a"))
     breakers.update(settings_of(), START)
     assert breakers.all() == ()
+
+
+def test_what_is_under_way_with_a_dropped_breaker_counts_for_nothing() -> None:
+    breakers = Breakers(settings_of(PER_ACCOUNT), limit=2)
+    dropped = breakers.of("zai", ""), breakers.of("pool", "a")
+    passes = [passed(breaker, START) for breaker in dropped]
+    breakers.of("pool", "b")  # makes room
+    by_account_now = dataclasses.replace(PER_ACCOUNT, name="zai", hosts=("zai.test",))
+    breakers.update(settings_of(PER_ACCOUNT, by_account_now), START)
+    for breaker, pass_ in zip(dropped, passes, strict=True):
+        assert breaker not in breakers.all()
+        assert breaker.challenged(pass_, START) is None
+        assert breaker.current(START) is CLOSED
 
 
 def test_breakers_turned_off_say_so() -> None:
