@@ -159,12 +159,18 @@ class Guard:
     def decide(self, ex: Exchange, finding: Finding, now: float, wall: float) -> Decision:
         """What the client gets. What the headers alone say counts, unless the body is an answer or says it better."""
         early = ex.reader.early if ex.reader else None
-        if early is not None and finding.kind not in SAYS_BETTER:
+        if early is not None and (finding.kind not in SAYS_BETTER or self._is_filler(ex, finding)):
             finding = early
         decision = verdicts.decide(self.memory, ex, finding, now, wall)
         if isinstance(decision, Replace):
             self._observed(ex)
         return decision
+
+    @staticmethod
+    def _is_filler(ex: Exchange, finding: Finding) -> bool:
+        """Off the generation paths every page passes as an answer; beside such headers it is the server's own filler."""
+        redirects = ex.head is not None and 300 <= ex.head.status < 400
+        return finding.kind is Kind.ANSWER and (finding.row == "html" or redirects)
 
     def expire(self, ex: Exchange, now: float, wall: float) -> Decision:
         """The hold has lasted long enough: the headers go out, unless what has come is a refusal for certain."""

@@ -12,8 +12,8 @@ from policies.findings import Challenge
 from policies.wire import shapes
 from policies.wire.shapes import text_of
 
-PUNISH = ("_____tmd_____/punish", "/punish?x5secdata")
-"""Aliyun WAF slider (x5sec); Rfym21/Qwen2API, AppsGanin/ai-free-vscode#11."""
+PUNISH = ("_____tmd_____/punish", "/punish?")
+"""Aliyun WAF slider (x5sec); Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""
 VERDICTS = ("fail_sys_user_validate", "rgv587", "被挤爆")
 """In ``ret`` or a code field, lower case; Rfym21/Qwen2API detectWafChallenge."""
 BUSY = ("rgv587", "被挤爆")

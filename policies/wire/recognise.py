@@ -290,7 +290,7 @@ def _captcha(row: str, head: Head, body: bytes = b"") -> Finding:
 
 def _passing(surface: Surface, row: str) -> Finding:
     """A success without any refusal in it: on a generation path it is no answer either."""
-    return Finding(Kind.NOTHING, row=row) if surface.role is Role.GENERATION else ANSWER
+    return Finding(Kind.NOTHING if surface.role is Role.GENERATION else Kind.ANSWER, row=row)
 
 
 def _words(data: bytes) -> str:

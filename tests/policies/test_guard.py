@@ -80,6 +80,29 @@ class TestChallenges:
             assert answer.status == 529
         assert desk.memory.breakers.of("zai", "a").state(desk.now).strikes == 0
 
+    @pytest.mark.parametrize("path", ["/api/v2/chats/new", "/api/models", "/api/v2/files/getstsToken"])
+    def test_there_too_its_headers_say_it_whatever_filler_stands_below(self, path: str) -> None:
+        desk, filler = Desk(), b"<html><head><title>302 Found</title></head><body><hr/>Powered by Tengine</body></html>"
+        link = "https://chat.qwen.ai//_____tmd_____/punish?x5secdata=a"
+        for status, location, sign in ((302, link, ""), (307, link, ""), (200, "", "1")):
+            ex = desk.sent("qwen-chat", path=path)
+            answer = answer_of(
+                desk.reply(ex, filler, status, location=location, bxpunish=sign, content_type="text/html")
+            )
+            assert (answer.status, header(answer, "retry-after")) == (503, "30")
+        for status, location in ((302, "/login"), (200, "")):
+            ex = desk.sent("qwen-chat", path=path)
+            assert desk.reply(ex, filler, status, location=location, content_type="text/html") == Commit()
+        assert desk.reply(desk.sent("qwen-chat", path=path), b'{"success":true,"data":{"id":1}}', bxpunish="1") == Commit()
+
+    @pytest.mark.parametrize("url", ["/api/punish?action=captcha&x5secdata=1", "/punish?x5step=2&action=captcha"])
+    def test_a_punish_link_is_one_whatever_its_query_begins_with(self, url: str) -> None:
+        desk = Desk()
+        link = {"url": url}
+        for body in ({"data": link}, {"success": False, "data": {"code": "x", **link}}, {"ret": ["F::y"], "data": link}):
+            ex = desk.sent("qwen-chat", text=str(body))
+            assert answer_of(desk.reply(ex, json.dumps(body).encode())).status == 503
+
     def test_an_account_that_was_blocked_is_refused_here_and_others_are_not(self) -> None:
         desk = Desk()
         answer = answer_of(desk.turn("zcode", body=CODE_3012, status=405))

@@ -4,6 +4,8 @@ import pytest
 
 from policies.calls import Family
 from policies.findings import Kind
+from policies.wire.head import Head
+from policies.wire.reader import Reader
 from tests.policies.wire.envelope_forms import FORMS, dump
 from tests.policies.wire.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.wire.replies import surface
@@ -112,6 +114,20 @@ def test_a_bare_document_in_a_stream_is_read() -> None:
     finding = frame(dump(MTOP).decode() + "\n\n")
     assert finding is not None
     assert finding.kind is Kind.CHALLENGE
+
+
+@pytest.mark.parametrize("lead", [b": ping\n\n", b'data: {"response.created":{"chat_id":"C"}}\n\n'])
+def test_a_bare_document_with_events_right_behind_it_is_one(lead: bytes) -> None:
+    own = Reader(surface(Family.QWEN_WEB), Head(200, (("content-type", "text/event-stream"),)), RECOGNISER)
+    own.feed(lead + dump(MTOP) + b"\ndata: [DONE]\n\n")
+    assert own.finish(cut=False).kind is Kind.CHALLENGE
+
+
+def test_white_space_is_what_json_calls_so() -> None:
+    near = RECOGNISER.suspicion(surface(Family.ZAI))
+    assert near(b'data: {"detail": \x85[]}\n\n')
+    assert not near(b'data: {"code"\x1f:3009}\n\n')
+    assert near(b'data: {"code" :\t3009}\n\n')
 
 
 def test_every_refusal_that_a_frame_may_hold_makes_its_bytes_suspicious() -> None:
