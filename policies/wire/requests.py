@@ -61,6 +61,7 @@ class Parameters(msgspec.Struct):
 
 
 Header = Callable[[str], str]
+"""Gives the value of a header, empty where it is absent."""
 _PARAMETERS = msgspec.json.Decoder(Parameters)
 _TEXT = msgspec.json.Decoder(str)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
@@ -82,9 +83,8 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     hashed: Callable[[str], str],
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
-    """Read a request; never raises. ``header`` gives a value or nothing, ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
-    fields = asked.read(body)
-    head = fields or asked.NOTHING
+    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
+    head = (fields := asked.read(body)) or asked.NOTHING
     parameters = _parameters(head.parameters)
     model, suffixed = _model(head.model)
     history, session_id = History(surface.wire, head), _session_id(head, header, query)
@@ -114,7 +114,10 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
 
 def _trait(head: Asked, additions: tuple[TraitRow, ...]) -> str | None:
     system = head.system if len(head.system) else head.instructions
-    return trait_rows.match(system, head.messages, head.output_config, (*trait_rows.BUILT_IN, *additions))
+    messages = head.messages if len(head.messages) else head.input
+    if len(messages) and bytes(memoryview(messages)[:1]) == b"{":  # DashScope native
+        messages = _fields(messages).get("messages", Raw())
+    return trait_rows.match(system, messages, head.output_config, (*trait_rows.BUILT_IN, *additions))
 
 
 def _parameters(raw: Raw) -> Parameters:
@@ -197,7 +200,7 @@ def _thinking(head: Asked, parameters: Parameters) -> bool:
 
 
 def _long_context(beta: str) -> bool:
-    return LONG_CONTEXT_BETA in beta.lower() and any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
+    return bool(beta) and any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
 
 
 def _session_id(head: Asked, header: Header, query: str) -> str | None:
@@ -206,7 +209,7 @@ def _session_id(head: Asked, header: Header, query: str) -> str | None:
             return _bounded(value)
     value = _session_of_user(_text(_fields(head.metadata).get("user_id", Raw())))  # Claude Code, recorded
     value = value or _text(head.prompt_cache_key)  # Codex 0.171.0, recorded
-    if not value and "chat_id" in query:  # chat.qwen.ai
+    if not value and ("chat_id" in query or "%" in query):  # chat.qwen.ai
         value = next(iter(parse_qs(query).get("chat_id", ())), "")
     value = value or _text(head.chat_id)  # chat.qwen.ai, chat.z.ai
     return _bounded(value) if value else None

@@ -42,6 +42,16 @@ def test_no_recorded_main_request_has_a_trait(row: dict[str, Any]) -> None:
     assert read(row["body"], row["headers"]).trait is None
 
 
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("content", [TITLE, [{"type": "input_text", "text": TITLE}]])
+def test_it_is_known_on_the_wires_that_have_no_messages(role: str, content: object) -> None:
+    said = [{"role": role, "content": content}, {"role": "user", "content": "what I did today"}]
+    assert read({"input": said}).trait == "opencode title"
+    assert read({"input": {"messages": said}}).trait == "opencode title"
+    assert read({"input": TITLE}).trait is None
+    assert read({"input": {"messages": TITLE}}).trait is None
+
+
 def test_the_title_schema_alone_is_enough() -> None:
     assert read({"output_config": SCHEMA}).trait == "claude-code title schema"
 
