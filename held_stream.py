@@ -35,7 +35,6 @@ BROKEN: Any = _codes.GENERIC_SERVER_ERROR if _codes else 502
 RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(
     getattr(proto, f"Response{name}") for name in ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
 )
-ProtocolError = proto.RequestProtocolError | proto.ResponseProtocolError
 FRESH_IDS = itertools.count(2**32, 2)  # of re-sends: even, and above anything a client can use
 LOOK_SECONDS = 1.0
 """How often a wait looks whether its flow was killed."""
@@ -258,7 +257,7 @@ class HeldStream(proto.HttpStream):
                 yield from self._wake_in(self._hold.pause())
             yield from self._obey(decision, whole=False)
 
-    def handle_protocol_error(self, event: ProtocolError) -> layer.CommandGenerator[None]:
+    def handle_protocol_error(self, event: Any) -> layer.CommandGenerator[None]:
         self._timer = None
         if isinstance(event, proto.RequestProtocolError):
             return (yield from self._client_left(event))

@@ -46,10 +46,10 @@ def form_of(start: bytes, media_type: str) -> Form | None:
 
 def bare_document(frame: Frame) -> bytes | None:
     """The document that stands without ``data:`` where a frame should (an error after keep-alive comments)."""
-    if frame.data:
-        return None
     where = _BARE.search(frame.raw.replace(b"\r", b"\n"))
-    return frame.raw[where.start() :] if where else None
+    if where is None or (frame.data and b"data:" in frame.raw[: where.start()]):
+        return None
+    return frame.raw[where.start() :]
 
 
 class Recogniser(Protocol):

@@ -88,6 +88,6 @@ def _system(raw: Raw) -> list[bytes | memoryview]:
     """The system prompt without its billing block and its cache marks."""
     blocks = items(raw)
     if not blocks:
-        return uncached(raw)  # one text
+        return [] if raw and bytes(raw).startswith(b"[") else uncached(raw)  # one text
     kept = [block for block in blocks if _BILLING_BLOCK.search(block) is None]
     return [part for block in kept for part in (*uncached(block), b",")]

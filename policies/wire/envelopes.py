@@ -108,7 +108,7 @@ def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> En
     error = body.get("error") or body.get("errors")
     if isinstance(error, list):
         error = error[0] if error else None
-    if isinstance(error, dict) or (isinstance(error, str) and error.strip()):
+    if (isinstance(error, dict) and error) or (isinstance(error, str) and error.strip()):
         return _from_error(error, body, depth)
     if shapes.failed(body):
         return read(body.get("response"), refused=True, depth=depth + 1) or Envelope(fields=(body,))

@@ -145,7 +145,7 @@ _TOKENS_FIELD = "n_ctx"
 def beginnings(words: str) -> Iterator[str]:
     """The message, then the message without its first wrapper, and so on."""
     words = words[:4096].strip().replace("\\u003c", "<").replace("\\u003e", ">")
-    for _ in range(6):
+    for _ in range(10):
         yield words
         wrapper = _WRAPPER.match(words[:WRAPPER_CHARACTERS])
         if wrapper is None:

@@ -15,7 +15,7 @@ from policies.findings import Finding, Kind
 from policies.wire import usage
 from policies.wire.bodies import Form, Recogniser, bare_document, form_of
 from policies.wire.encodings import decoder
-from policies.wire.frames import BOM, Framer, parse
+from policies.wire.frames import BOM, Frame, Framer, parse
 from policies.wire.head import Head
 from policies.wire.tap import Tap, Tapped
 
@@ -65,7 +65,8 @@ class Reader:
     @property
     def usage_input(self) -> int | None:
         """Input tokens, cache reads and writes included, as the answer's envelope states them."""
-        return self._usage or (self._tap.usage_input if self._tap else None)
+        tapped = self._tap.usage_input if self._tap else None
+        return max(self._usage or 0, tapped or 0) or None
 
     @property
     def kept_back(self) -> bytes:
@@ -152,6 +153,7 @@ class Reader:
                 self._document += document + b"".join(raws[number + 1 :]) + self._framer.rest
                 return None
             finding = self._recogniser.frame(self._surface, self._head, frame)
+            self._state_usage(frame)
             if finding is not None:
                 return finding
             self.preamble = True
@@ -176,6 +178,7 @@ class Reader:
         if document is not None:
             return self._odd(document, whole=whole)
         if whole:
+            self._state_usage(frame)
             return self._recogniser.frame(self._surface, self._head, frame) or self._nothing("preamble-only")
         if self._recogniser.suspicion(self._surface)(tail):
             finding = self._recogniser.frame(self._surface, self._head, frame)
@@ -184,6 +187,10 @@ class Reader:
             if finding.kind not in _UNREAD:
                 return finding
         return self._nothing("cut" if cut else "hold-cap")
+
+    def _state_usage(self, frame: Frame) -> None:
+        if usage.MARKER in frame.raw:
+            self._usage = usage.input_tokens(frame.data) or self._usage
 
     def _odd(self, body: bytes, *, whole: bool) -> Finding:
         return self._recogniser.document(self._surface, self._head, body, whole=whole)

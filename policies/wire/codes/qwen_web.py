@@ -25,7 +25,7 @@ TEXTS = (
         "text-daily",
         Kind.QUOTA,
         WEB,
-        text=r"(?:you(?:['’]ve| have) )?reached the (?:upper limit|daily usage limit)|(?:今日|您|你)?.{0,12}(?:次数)?已达上限",
+        text=r"[^\n:：]{0,60}?(?:reached the (?:upper limit|daily usage limit)|upper limit for today|已达上限)",
         status=429,
     ),
     Row("text-chat", Kind.CALLER_ERROR, "FreeQwenApi#59", text=r"chat \S{1,64} is not exist", status=400),

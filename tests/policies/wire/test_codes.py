@@ -58,6 +58,10 @@ SPOKEN = {
         "You've reached the upper limit for today's usage.",
         "You have reached the daily usage limit.",
         "今日使用次数已达上限",
+        "Sorry, you have reached the upper limit for today.",
+        "Oops! You've reached the upper limit for today's usage.",
+        "You have hit the upper limit for today",
+        "Image generation has reached the upper limit",
     ],
     "text-chat": ["chat 0a1b is not exist"],
     "text-free": [

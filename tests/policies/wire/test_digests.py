@@ -182,6 +182,11 @@ def test_the_system_prompt_is_told_apart_from_what_is_said() -> None:
     assert prompt({"instructions": "s"}, Wire.RESPONSES) not in {"", prompt({"instructions": "t"}, Wire.RESPONSES)}
 
 
+def test_no_system_prompt_is_one_in_either_spelling() -> None:
+    assert digest(ASKED, system=[]) == digest({key: value for key, value in ASKED.items() if key != "system"})
+    assert digest(ASKED, system=[]) != digest(ASKED, system=[{"type": "text", "text": "s"}])
+
+
 def test_a_history_that_only_grew_keeps_its_prefix() -> None:
     grown = [*ASKED["messages"], {"role": "assistant", "content": "four"}, {"role": "user", "content": "five"}]
     changed = [{"role": "user", "content": "summary"}, *grown[1:]]

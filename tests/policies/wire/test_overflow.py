@@ -131,6 +131,16 @@ def test_what_reads_alike_teaches_nothing(words: str, status: int) -> None:
     assert finding.window is None
 
 
+def test_a_window_is_read_behind_a_chain_of_wrappers() -> None:
+    words = (
+        "litellm.ContextWindowExceededError: litellm.BadRequestError: ContextWindowExceededError: OpenAIException - "
+        "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 202745]\nmodel=x"
+    )
+    body = json.dumps({"error": {"message": words, "code": "400"}}).encode()
+    found = Recogniser().document(surface(Family.ZAI), Head(400), body, whole=True)
+    assert (found.kind, found.window) == (Kind.OVERFLOW, 202745)
+
+
 def test_every_row_has_an_example() -> None:
     found = {row[0].name for words, _ in STATED if (row := overflow.row_of(words))}
     assert found == {row.name for row in overflow.ROWS}

@@ -67,6 +67,10 @@ def test_a_bare_document_after_comments_is_a_document_again(lead: bytes, end: by
     assert own.finish(cut=False) is CAPTCHA
 
 
+def test_lines_of_data_that_hold_json_are_no_bare_document() -> None:
+    assert reader().feed(b"data: [\ndata: " + RET + b"\n" + RET + b"\n\n").kind is Kind.ANSWER
+
+
 def test_a_document_is_held_to_its_end() -> None:
     own = reader(JSON)
     assert held(own, b'{"id":"m","content":[]}', 4) is None

@@ -59,6 +59,15 @@ def test_it_is_never_read_from_anywhere_else(frame: Any) -> None:
     assert own.usage_input is None
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+def test_a_whole_stream_that_never_ended_a_frame_states_it_too(size: int) -> None:
+    own = reader(surface=ANTHROPIC)
+    start = anthropic("message_start", "message", input_tokens=13)
+    assert held(own, start + b'data: {"choices":[{"delta":{"content":"a"}}]}\n', size) is None
+    assert own.finish(cut=False) is ANSWER
+    assert own.usage_input == 13
+
+
 def test_a_document_states_it_too() -> None:
     own = reader(JSON)
     held(own, b'{"content":[],"usage":{"input_tokens":4,"cache_read_input_tokens":3}}', 9)
