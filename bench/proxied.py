@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 from bench.load import Line, at_once, body, one_by_one, p50, request
 from bench.upstream import BenchUpstream, Serving
@@ -21,8 +21,17 @@ CONFIG = {
         "challenged": {"hosts": ["challenged.test"], "family": "zai", "breaker": {"open_seconds": 0}},
     }
 }
-ROUNDS = 4
-Taker = TypeVar("Taker")
+ROUNDS = 16
+"""Short ones, taken in turns: what a machine does beside them then slows both of a pair alike."""
+Take = Callable[[], Awaitable[float]]
+
+
+class Measured(NamedTuple):
+    """The medians of two, and of their ratios (second by first) round by round: the ratio to trust."""
+
+    first: float
+    second: float
+    ratio: float
 
 
 class Pair:
@@ -31,34 +40,30 @@ class Pair:
     def __init__(self, bare: Proxy, guarded: Proxy) -> None:
         self.bare, self.guarded = bare, guarded
 
-    async def latency(self, data: bytes, count: int) -> tuple[float, float]:
-        """p50 in seconds, bare and guarded."""
-        bare: list[float] = []
-        guarded: list[float] = []
-        for turn in range(ROUNDS):
-            for proxy, taken in _turns(turn, (self.bare, bare), (self.guarded, guarded)):
-                taken.extend(await one_by_one(proxy.port, data, count))
-        return p50(bare), p50(guarded)
+    async def latency(self, data: bytes, count: int) -> Measured:
+        """p50 in seconds of `count` requests a round, bare and guarded."""
 
-    async def rate(self, data: bytes, count: int, lines: int) -> tuple[float, float]:
-        """Requests a second, bare and guarded: the median of the rounds."""
-        bare: list[float] = []
-        guarded: list[float] = []
-        for turn in range(ROUNDS):
-            for proxy, rates in _turns(turn, (self.bare, bare), (self.guarded, guarded)):
-                rates.append(await at_once(proxy.port, data, count, lines))
-        return p50(bare), p50(guarded)
+        async def take(proxy: Proxy) -> float:
+            return p50(await one_by_one(proxy.port, data, count))
 
-    async def refusal(self, count: int) -> tuple[float, float]:
+        return await _in_turns(lambda: take(self.bare), lambda: take(self.guarded))
+
+    async def rate(self, data: bytes, count: int, lines: int) -> Measured:
+        """Requests a second of `count` requests a round, `lines` at a time, bare and guarded."""
+        return await _in_turns(
+            lambda: at_once(self.bare.port, data, count, lines), lambda: at_once(self.guarded.port, data, count, lines)
+        )
+
+    async def refusal(self, count: int) -> Measured:
         """p50 in seconds of a forwarded request and of one refused here, both by the guarded proxy."""
         opening, small = request("refused.test", "challenge", body("open")), request("bench.test", "small", body())
+        refused = request("refused.test", "small", body())
         await one_by_one(self.guarded.port, opening, 1, status=529)
-        forwarded: list[float] = []
-        refused: list[float] = []
-        for _ in range(ROUNDS):
-            forwarded += await one_by_one(self.guarded.port, small, count)
-            refused += await one_by_one(self.guarded.port, request("refused.test", "small", body()), count, status=529)
-        return p50(forwarded), p50(refused)
+
+        async def take(data: bytes, status: int) -> float:
+            return p50(await one_by_one(self.guarded.port, data, count, status=status))
+
+        return await _in_turns(lambda: take(small, 200), lambda: take(refused, 529))
 
     async def held(self, count: int) -> int:
         """Bytes of an undecided page that the upstream could send before its headers came to the client: the most."""
@@ -81,9 +86,14 @@ class Pair:
         return delays
 
 
-def _turns(turn: int, *takers: Taker) -> tuple[Taker, ...]:
+async def _in_turns(first: Take, second: Take) -> Measured:
     """Who goes first alternates, so that neither always finds the warmer machine."""
-    return takers if turn % 2 else takers[::-1]
+    one: list[float] = []
+    other: list[float] = []
+    for turn in range(ROUNDS):
+        for take, taken in ((first, one), (second, other))[:: 1 if turn % 2 else -1]:
+            taken.append(await take())
+    return Measured(p50(one), p50(other), p50([theirs / ours for ours, theirs in zip(one, other, strict=True)]))
 
 
 @asynccontextmanager
