@@ -11,11 +11,13 @@ from policies.findings import Finding, Kind
 from policies.wire import usage
 from policies.wire.bodies import Form, Recogniser, bare_document, form_of
 from policies.wire.encodings import Decoder, decoder
-from policies.wire.frames import Framer, parse
+from policies.wire.frames import Frame, Framer, parse
 from policies.wire.head import Head
 
 HELD_BACK = 8192
 """Bytes of an unfinished frame that are kept back at most."""
+PAGE_BYTES = 65536
+"""Of a page in a stream, that are looked at."""
 STOPPING = frozenset({Kind.CHALLENGE, Kind.OVERLOAD, Kind.RATE_LIMIT})
 """What closes a stream that has begun; any other refusal passes as it is."""
 
@@ -77,6 +79,7 @@ class Tap:
         self._passed_of_frame = False
         self._kept = b""
         self._closed = False
+        self._page = b""  # of a page that stands bare among the frames, as far as it has come
         # An answer with a status of its own has told the truth already.
         self._through = through or head.status >= 400 or (self._encoded and self._decoder is None)
         self.answered = False
@@ -113,7 +116,7 @@ class Tap:
         return (
             self.answered
             and chunk[-2:] == b"\n\n"
-            and not (self._encoded or self._closed or len(self._framer))
+            and not (self._encoded or self._closed or self._page or len(self._framer))
             and not (usage.MARKER in chunk and self._states_usage(chunk))
             and not self._suspicious(chunk)
         )
@@ -156,12 +159,12 @@ class Tap:
         """The refusal in one frame that closes the stream, if it is one. Notes usage and the answer's end."""
         near = self._states_usage(raw)
         suspicious = self._suspicious(raw)
-        if not suspicious and self.answered and not near:
+        if not (suspicious or near or self._page) and self.answered:
             return None
         frame = parse(raw)
         if near:
             self.usage_input = max(usage.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
-        document = bare_document(frame) if suspicious else None
+        document = self._bare(frame) if suspicious or self._page else None
         if document is not None:
             finding: Finding | None = self._recogniser.document(self._surface, self._head, document, whole=True)
         else:
@@ -173,6 +176,15 @@ class Tap:
             self.ended = finding
             return None
         return finding if finding.kind in STOPPING else None
+
+    def _bare(self, frame: Frame) -> bytes | None:
+        """A bare document; of a page all that has come: a blank line in its script looks like the end of a frame."""
+        document = bare_document(frame)
+        if frame.data:
+            self._page = b""
+        elif self._page or (document is not None and document[:1] == b"<"):
+            document = self._page = (self._page + frame.raw)[:PAGE_BYTES]
+        return document
 
     def _close(self, chunk: bytes, raws: list[bytes], passed: int, finding: Finding) -> Tapped:
         """Ends with the last of ``raws``, ``passed`` bytes of the first of which are with the client already."""

@@ -9,6 +9,7 @@ from policies.wire.reader import Reader
 from tests.policies.wire.envelope_forms import FORMS, dump
 from tests.policies.wire.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.wire.replies import surface
+from tests.policies.wire.test_pages import CHALLENGES
 
 # -- frames
 
@@ -121,6 +122,32 @@ def test_a_bare_document_with_events_right_behind_it_is_one(lead: bytes) -> None
     own = Reader(surface(Family.QWEN_WEB), Head(200, (("content-type", "text/event-stream"),)), RECOGNISER)
     own.feed(lead + dump(MTOP) + b"\ndata: [DONE]\n\n")
     assert own.finish(cut=False).kind is Kind.CHALLENGE
+
+
+@pytest.mark.parametrize("size", [1, 9, 5000])
+@pytest.mark.parametrize("name", ["punish-config", "punish-location", "aliyun-captcha"])
+def test_a_page_with_blank_lines_in_its_script_after_the_answer_is_one(name: str, size: int) -> None:
+    answer = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'
+    page = CHALLENGES[name].encode().replace(b"<script>", b"<script>\n\n  /* one */\n\n") + b"\n\n"
+    own = Reader(surface(Family.QWEN_WEB), Head(200, (("content-type", "text/event-stream"),)), RECOGNISER)
+    assert own.feed(answer)
+    passed, found = b"", None
+    for data in (answer, *(page[at : at + size] for at in range(0, len(page), size))):
+        tapped = own.tap(data)
+        passed, found = passed + b"".join(tapped.passed), found or tapped.finding
+    assert found is not None
+    assert found.kind is Kind.CHALLENGE
+    assert passed.startswith(answer)
+    assert not any(sign in passed for sign in (b"_config_", b"location", b"AliyunCaptcha"))
+
+
+def test_an_answer_after_a_page_that_is_no_challenge_passes_whole() -> None:
+    answer = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'
+    page = b"<html><body>\n\nmaintenance\n\n</body></html>\n\n"
+    own = Reader(surface(Family.QWEN_WEB), Head(200, (("content-type", "text/event-stream"),)), RECOGNISER)
+    assert own.feed(answer)
+    chunks = [answer, page, answer, answer]
+    assert [own.tap(chunk).passed for chunk in chunks] == [(chunk,) for chunk in chunks]
 
 
 def test_white_space_is_what_json_calls_so() -> None:
