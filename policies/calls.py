@@ -9,8 +9,8 @@ from functools import cached_property
 import msgspec
 
 from policies.wire import digests
-from policies.wire.asked import NOTHING, Asked
 from policies.wire.history import History
+from policies.wire.request_body import NOTHING, RequestBody
 
 
 class Family(StrEnum):
@@ -89,7 +89,7 @@ class Call(msgspec.Struct, frozen=True, dict=True):
     """Bytes of the body as sent."""
     body: bytes = b""
     """The body, decoded for reading; empty where it could not be read."""
-    fields: Asked | None = None
+    fields: RequestBody | None = None
     """Slices of the body; None where it is no JSON object."""
     history: History = History(Wire.OTHER, NOTHING)
     """The messages of the body."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from policies.wire.asked import Asked
 from policies.wire.history import SEPARATOR, History, hexdigest, items, message, role, uncached
+from policies.wire.request_body import RequestBody
 
 if TYPE_CHECKING:
     from policies.calls import Wire
@@ -24,7 +24,7 @@ _NEXT_ITEM = re.compile(r"[\s,]*")
 _PLAIN = json.JSONDecoder(strict=False)
 
 
-def asked(wire: Wire, body: bytes, fields: Asked | None, history: History) -> str:
+def asked(wire: Wire, body: bytes, fields: RequestBody | None, history: History) -> str:
     """Hex digest of model, system, messages or input, and tools of a request; of its bytes where it is no JSON object.
 
     Budgets, stream and flags are left out: they change when a client sends a request again. Image and video requests
@@ -47,7 +47,7 @@ def _said(raw: Raw, history: History) -> bytes | memoryview:
     return history.prefix(0).encode() if len(raw) and history.items else memoryview(raw)
 
 
-def system_prompt(wire: Wire, fields: Asked, history: History) -> str:
+def system_prompt(wire: Wire, fields: RequestBody, history: History) -> str:
     """Hex digest of the system prompt, empty where there is none."""
     if _given(fields.system):
         return hexdigest(_system(fields.system))
@@ -57,7 +57,7 @@ def system_prompt(wire: Wire, fields: Asked, history: History) -> str:
     return hexdigest([part for item in leading for part in message(wire, item)]) if leading else ""
 
 
-def _leading(fields: Asked, history: History) -> list[Raw]:
+def _leading(fields: RequestBody, history: History) -> list[Raw]:
     """The system messages that a conversation begins with; the rest of a long one is not looked at."""
     first = _FIRST_ROLE.match(fields.messages) if len(fields.messages) else None
     if first is not None and first[1].decode("ascii", "replace") not in _SYSTEM_ROLES:

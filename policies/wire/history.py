@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from policies.wire.asked import UNREADABLE, Asked
+from policies.wire.request_body import UNREADABLE, RequestBody
 
 if TYPE_CHECKING:
     from policies.calls import Wire
@@ -70,7 +70,7 @@ class History:
 
     __slots__ = ("_endings", "_fields", "_items", "_wire")
 
-    def __init__(self, wire: Wire, fields: Asked) -> None:
+    def __init__(self, wire: Wire, fields: RequestBody) -> None:
         self._wire = wire
         self._fields = fields
         self._items: list[Raw] | None = None

@@ -16,10 +16,10 @@ from msgspec import Raw
 
 from policies.calls import Call, Surface, Wire
 from policies.settings import TraitRow
-from policies.wire import asked, digests
+from policies.wire import digests, request_body
 from policies.wire import traits as trait_rows
-from policies.wire.asked import UNREADABLE, Asked
 from policies.wire.history import History
+from policies.wire.request_body import UNREADABLE, RequestBody
 
 _ABSENT = frozenset({b"", b"null"})
 _LONGEST_BUDGET = 15
@@ -84,7 +84,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
     """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
-    head = (fields := asked.read(body)) or asked.NOTHING
+    head = (fields := request_body.read(body)) or request_body.NOTHING
     parameters = _parameters(head.parameters)
     model, suffixed = _model(head.model)
     history, session_id = History(surface.wire, head), _session_id(head, header, query)
@@ -112,7 +112,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     )
 
 
-def _trait(head: Asked, additions: tuple[TraitRow, ...]) -> str | None:
+def _trait(head: RequestBody, additions: tuple[TraitRow, ...]) -> str | None:
     system = head.system if len(head.system) else head.instructions
     messages = head.messages if len(head.messages) else head.input
     if len(messages) and bytes(memoryview(messages)[:1]) == b"{":  # DashScope native
@@ -157,7 +157,7 @@ def _model(raw: Raw) -> tuple[str, bool]:
     return model, False
 
 
-def _budget(head: Asked, parameters: Parameters) -> int | None:
+def _budget(head: RequestBody, parameters: Parameters) -> int | None:
     """The largest of the budgets given; None where none is, or one of them is odd."""
     places = (head,) if parameters is _NO_PARAMETERS else (head, parameters)
     given = [bytes(raw) for place in places for name in BUDGETS if len(raw := getattr(place, name))]
@@ -178,7 +178,7 @@ def _present(raw: Raw) -> bool:
     return not (view[0] == ord("[") and not bytes(view[1:_BLANKS]).strip(b" \t\r\n]"))
 
 
-def _stream(head: Asked, header: Header, wire: Wire) -> bool:
+def _stream(head: RequestBody, header: Header, wire: Wire) -> bool:
     """``stream: true``, or on DashScope's native wire one of two headers (help.aliyun.com, DashScope API reference)."""
     if bytes(head.stream) == b"true":
         return True
@@ -187,7 +187,7 @@ def _stream(head: Asked, header: Header, wire: Wire) -> bool:
     )
 
 
-def _thinking(head: Asked, parameters: Parameters) -> bool:
+def _thinking(head: RequestBody, parameters: Parameters) -> bool:
     """True where a request asks for thinking in one of its spellings; the first one present decides."""
     kind = _fields(head.thinking).get("type", Raw())
     if len(kind):
@@ -203,7 +203,7 @@ def _long_context(beta: str) -> bool:
     return bool(beta) and any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
 
 
-def _session_id(head: Asked, header: Header, query: str) -> str | None:
+def _session_id(head: RequestBody, header: Header, query: str) -> str | None:
     for name, _source in SESSION_HEADERS:
         if value := header(name).strip():
             return _bounded(value)
@@ -231,6 +231,6 @@ def _bounded(value: str) -> str:
     return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _one_time_token(head: Asked, header: Header, hashed: Callable[[str], str]) -> str | None:
+def _one_time_token(head: RequestBody, header: Header, hashed: Callable[[str], str]) -> str | None:
     token = header(TOKEN_HEADER).strip() or _text(head.captcha_verify_param)
     return hashed(token) if token else None

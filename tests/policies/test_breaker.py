@@ -451,12 +451,13 @@ def test_a_changed_scope_drops_the_breakers_of_the_former() -> None:
 
 
 def test_what_is_under_way_with_a_dropped_breaker_counts_for_nothing() -> None:
-    breakers = Breakers(settings_of(PER_ACCOUNT), limit=2)
+    at_once = BreakerSettings(strikes=1)
+    breakers = Breakers(settings_of(PER_ACCOUNT, breaker=at_once), limit=2)
     dropped = breakers.of("zai", ""), breakers.of("pool", "a")
     passes = [passed(breaker, START) for breaker in dropped]
     breakers.of("pool", "b")  # makes room
     by_account_now = dataclasses.replace(PER_ACCOUNT, name="zai", hosts=("zai.test",))
-    breakers.update(settings_of(PER_ACCOUNT, by_account_now), START)
+    breakers.update(settings_of(PER_ACCOUNT, by_account_now, breaker=at_once), START)
     for breaker, pass_ in zip(dropped, passes, strict=True):
         assert breaker not in breakers.all()
         assert breaker.challenged(pass_, START) is None

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from policies.calls import Wire
 from policies.evidence import Evidence, Facts, Record, refused, to_json
 from policies.findings import ANSWER, Challenge, Finding, Kind
-from policies.wire import asked, digests, history
+from policies.wire import digests, history, request_body
 
 HISTORY = "abc"
 """A conversation, one letter a message; its slices stand for digests."""
@@ -74,8 +74,8 @@ def test_another_beginning_is_a_changed_prefix(history: str) -> None:
 def test_a_changed_history_is_known_by_its_bytes(later: list[str], changed: bool) -> None:
     def facts(texts: list[str]) -> Facts:
         body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text} for text in texts]})
-        fields = asked.read(body)
-        told = history.History(Wire.ANTHROPIC, fields or asked.NOTHING)
+        fields = request_body.read(body)
+        told = history.History(Wire.ANTHROPIC, fields or request_body.NOTHING)
         return replace(
             FIRST,
             size=len(body),

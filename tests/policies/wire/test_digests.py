@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.calls import Wire
-from policies.wire import asked, digests, history
+from policies.wire import digests, history, request_body
 from tests.policies.wire.test_requests import RECORDED
 
 ASKED: dict[str, Any] = {
@@ -35,9 +35,9 @@ ASKED: dict[str, Any] = {
 }
 
 
-def read(wire: Wire, body: bytes) -> tuple[asked.Asked | None, history.History]:
-    fields = asked.read(body)
-    return fields, history.History(wire, fields or asked.NOTHING)
+def read(wire: Wire, body: bytes) -> tuple[request_body.RequestBody | None, history.History]:
+    fields = request_body.read(body)
+    return fields, history.History(wire, fields or request_body.NOTHING)
 
 
 def digest_of(wire: Wire, body: bytes) -> str:
@@ -46,7 +46,7 @@ def digest_of(wire: Wire, body: bytes) -> str:
 
 def system_of(wire: Wire, body: bytes) -> str:
     fields, told = read(wire, body)
-    return digests.system_prompt(wire, fields or asked.NOTHING, told)
+    return digests.system_prompt(wire, fields or request_body.NOTHING, told)
 
 
 def history_of(wire: Wire, body: bytes) -> history.History:

@@ -124,21 +124,26 @@ def test_a_bare_document_with_events_right_behind_it_is_one(lead: bytes) -> None
     assert own.finish(cut=False).kind is Kind.CHALLENGE
 
 
-@pytest.mark.parametrize("size", [1, 9, 5000])
-@pytest.mark.parametrize("name", ["punish-config", "punish-location", "aliyun-captcha"])
-def test_a_page_with_blank_lines_in_its_script_after_the_answer_is_one(name: str, size: int) -> None:
+@pytest.mark.parametrize("size", [1, 9, 5000, None], ids=str)
+@pytest.mark.parametrize("name", ["punish-config", "punish-location", "aliyun-captcha", "cookie"])
+def test_a_page_with_blank_lines_in_its_script_after_the_answer_is_one(name: str, size: int | None) -> None:
+    """``size`` None: a chunk ends where a blank line does."""
     answer = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'
     page = CHALLENGES[name].encode().replace(b"<script>", b"<script>\n\n  /* one */\n\n") + b"\n\n"
     own = Reader(surface(Family.QWEN_WEB), Head(200, (("content-type", "text/event-stream"),)), RECOGNISER)
     assert own.feed(answer)
     passed, found = b"", None
-    for data in (answer, *(page[at : at + size] for at in range(0, len(page), size))):
+    if size is None:
+        chunks = [piece + b"\n\n" for piece in page.split(b"\n\n")[:-1]]
+    else:
+        chunks = [page[at : at + size] for at in range(0, len(page), size)]
+    for data in (answer, *chunks):
         tapped = own.tap(data)
         passed, found = passed + b"".join(tapped.passed), found or tapped.finding
     assert found is not None
     assert found.kind is Kind.CHALLENGE
     assert passed.startswith(answer)
-    assert not any(sign in passed for sign in (b"_config_", b"location", b"AliyunCaptcha"))
+    assert not any(sign in passed for sign in (b"_config_", b"location", b"AliyunCaptcha", b"acw_sc"))
 
 
 def test_an_answer_after_a_page_that_is_no_challenge_passes_whole() -> None:

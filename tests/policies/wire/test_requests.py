@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from policies.calls import Call, Family, Role, Surface, Wire
 from policies.settings import TraitRow
-from policies.wire import asked, requests
+from policies.wire import request_body, requests
 
 CORPUS = pathlib.Path(__file__).parents[2] / "corpus" / "requests.jsonl"
 RECORDED: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
@@ -92,6 +92,7 @@ def test_a_main_and_a_title_request_of_one_session_share_its_id() -> None:
         ({"metadata": "x"}, {}, "", None),
         ({"prompt_cache_key": "k"}, {}, "", "k"),
         ({"chat_id": "body"}, {}, "chat_id=query&x=1", "query"),
+        ({"chat_id": "body"}, {}, "chat%5Fid=query", "query"),
         ({"chat_id": "body"}, {}, "", "body"),
         ({}, {"x-dashscope-sdk-session-id": "sdk"}, "", "sdk"),
         ({"prompt_cache_key": "k"}, {"X-Session-Affinity": "a"}, "", "a"),
@@ -210,7 +211,7 @@ def test_a_deep_value_is_read_without_an_exception() -> None:
     read(b'{"model":"m","metadata":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}")
 
 
-FIELDS = st.sampled_from([*asked.Asked.__struct_fields__, "x"])
+FIELDS = st.sampled_from([*request_body.RequestBody.__struct_fields__, "x"])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | FIELDS, inner, max_size=3),

@@ -97,6 +97,14 @@ def test_a_field_that_a_model_writes_never_matches() -> None:
     assert found(row(begins="x"), 200, {"choices": [{"message": {"content": "x"}}]}).kind is Kind.ANSWER
 
 
+@pytest.mark.parametrize("beside", [{}, None, "", [], [{}]])
+@pytest.mark.parametrize("answer", [{"choices": [{"message": {"content": "a"}}]}, {"output": {"text": "a"}}])
+def test_an_empty_error_beside_an_answer_is_none_with_a_row_and_without(answer: dict[str, object], beside: object) -> None:
+    where, body = surface(Family.ZAI), json.dumps({**answer, "errors": beside}).encode()
+    for recogniser in (Recogniser(), Recogniser((row(field="code", equals="x"),))):
+        assert recogniser.document(where, Head(200), body, whole=True).kind is Kind.ANSWER
+
+
 def test_it_is_read_in_frames_and_makes_their_bytes_suspicious() -> None:
     rule = row(field="event_info.state", equals="busy")
     recogniser, where = Recogniser((rule,)), surface(Family.ZAI)

@@ -9,7 +9,7 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """What reading a slice may raise."""
 
 
-class Asked(msgspec.Struct, gc=False):
+class RequestBody(msgspec.Struct, gc=False):
     """The members of a request that any rule reads; every other one is skipped over, and no message tree is built."""
 
     model: Raw = Raw()
@@ -40,13 +40,13 @@ class Asked(msgspec.Struct, gc=False):
     """Likewise."""
 
 
-NOTHING = Asked()
-_ASKED = msgspec.json.Decoder(Asked)
+NOTHING = RequestBody()
+_DECODER = msgspec.json.Decoder(RequestBody)
 
 
-def read(body: bytes) -> Asked | None:
+def read(body: bytes) -> RequestBody | None:
     """None for a body that is no JSON object."""
     try:
-        return _ASKED.decode(body)
+        return _DECODER.decode(body)
     except UNREADABLE:
         return None

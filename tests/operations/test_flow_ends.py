@@ -1,7 +1,8 @@
-"""A flow that is killed by hand: settled within a second, while its layer is still at work with it."""
+"""The end of a flow: killed by hand and settled while its layer is still at work with it, or answered."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -67,6 +68,17 @@ def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: desk.Desk) -
     assert MTOP not in b"".join(hold(b"data: " + MTOP + b"\n\n"))
     assert hold.ended
     assert here.counters.freeze().faults == {}
+
+
+def test_evidence_has_the_time_of_the_request(here: desk.Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0, time=lambda: 5000.0)
+    monkeypatch.setattr(desk, "time", clock)
+    flow, hold = begun(here)
+    assert hold.feed(BEGUN) == Commit()
+    clock.monotonic, clock.time = lambda: 130.0, lambda: 5030.0
+    here.response(flow)
+    here.notebook.wait()
+    assert [record.wall for record in here.memory.evidence.records()] == [5000.0]
 
 
 def test_what_held_an_answer_is_let_go_at_its_end(here: desk.Desk) -> None:
