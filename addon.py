@@ -17,19 +17,19 @@ from mitmproxy import ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 import held_stream
-from operations import cautions, content_view, demo, handover, page, state_file, status_of
+from operations import content_view, demo, page, reload, startup_warnings, state_file, status_of
 from operations.actions import act, is_killed, settle_killed
 from operations.backtest import Backtest
 from operations.commands import Commands
 from operations.config_watch import ConfigWatch
-from operations.desk import Desk
-from operations.self_test import self_test
+from operations.controller import Controller
 from operations.status import Status
 from operations.version import VERSION
+from policies.request.surfaces import BUILT_IN
 from policies.settings import Settings, Upstream
 from policies.settings_file import SettingsError, parse
-from policies.wire.client_hello import is_person
-from policies.wire.surfaces import BUILT_IN
+from policies.tls import is_person
+from self_test import self_test
 
 logger = logging.getLogger("breakwater")
 
@@ -38,10 +38,10 @@ LOOK_SECONDS = 1.0
 
 
 class Breakwater:
-    """The addon. All state that outlives a reload is in its desk."""
+    """The addon. All state that outlives a reload is in its controller."""
 
     def __init__(self) -> None:
-        self.desk: Desk | None = None
+        self.controller: Controller | None = None
         self._watch: ConfigWatch | None = None
         self._demo = demo.Demo()
         self._demo_address: asyncio.Task[tuple[str, int]] | None = None
@@ -64,7 +64,7 @@ class Breakwater:
         )
 
     def configure(self, updated: set[str]) -> None:
-        if self.desk is not None and not updated & {"breakwater_config", "breakwater_demo"}:
+        if self.controller is not None and not updated & {"breakwater_config", "breakwater_demo"}:
             return
         named = ctx.options.breakwater_config
         self._watch = ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
@@ -82,23 +82,23 @@ class Breakwater:
         except SettingsError as error:
             logger.error("%s", error)  # noqa: TRY400 - one line for a person
             return False
-        if self.desk is None:
-            self.desk = handover.take() or self._start(settings)
-        self.desk.log_transitions(self.desk.memory.take(settings, time.monotonic()))
+        if self.controller is None:
+            self.controller = reload.take() or self._start(settings)
+        self.controller.log_transitions(self.controller.state.take(settings, time.monotonic()))
         return True
 
-    def _start(self, settings: Settings) -> Desk:
+    def _start(self, settings: Settings) -> Controller:
         state, warning = state_file.load(_state_path(settings))
         if warning:
             logger.warning("Breakwater: %s", warning)
-        return Desk(settings, state)
+        return Controller(settings, state)
 
     def running(self) -> None:
         """Not async, like ``done``: mitmproxy calls both directly when it reloads this file."""
-        if self.desk is None:
+        if self.controller is None:
             return
         fault = self_test(ctx.options)
-        self.desk.can_hold = not fault
+        self.controller.can_hold = not fault
         if fault:
             logger.warning(
                 "Breakwater: this mitmproxy (%s) cannot hold response headers (%s): JSON and HTML are buffered, "
@@ -107,9 +107,9 @@ class Breakwater:
                 fault,
             )
         content_view.register()
-        settings = self.desk.memory.settings
+        settings = self.controller.state.settings
         if ctx.options.server:
-            cautions.at_start()
+            startup_warnings.at_start()
             logger.info(
                 "Breakwater %s: %s, %d upstreams; its state is at http://%s/ through this proxy",
                 VERSION,
@@ -129,18 +129,18 @@ class Breakwater:
             try:
                 self._look()
             except Exception as fault:  # noqa: BLE001 - a look that fails must not end the looking
-                if self.desk:
-                    self.desk.fault("look", None, fault)
+                if self.controller:
+                    self.controller.fault("look", None, fault)
 
     def _look(self) -> None:
         if self._watch and (text := self._watch.poll()) is not None and self._take(text):
             logger.info("Breakwater: %s has changed and was taken up", self._watch.path)
-        if self.desk is None:
+        if self.controller is None:
             return
-        settle_killed(self.desk)
-        if self.desk.unsaved:
-            self.desk.save(_state_path(self.desk.memory.settings))
-        self.desk.notebook.flush()
+        settle_killed(self.controller)
+        if self.controller.unsaved:
+            self.controller.save(_state_path(self.controller.state.settings))
+        self.controller.evidence_log.flush()
 
     def done(self) -> None:
         if self._backtest is not None:
@@ -148,19 +148,19 @@ class Breakwater:
         if self._task:
             self._task.cancel()
         if self._demo_address:
-            handover.keep(self._demo.stop())
+            reload.keep(self._demo.stop())
         content_view.unregister()
-        desk, self.desk = self.desk, None
-        if desk and ctx.options.server:
-            desk.save(_state_path(desk.memory.settings))
-            handover.leave(desk)
-        if desk:
-            desk.notebook.wait()
+        controller, self.controller = self.controller, None
+        if controller and ctx.options.server:
+            controller.save(_state_path(controller.state.settings))
+            reload.leave(controller)
+        if controller:
+            controller.evidence_log.wait()
 
     # -- connections ------------------------------------------------------------------------------------------
 
     def next_layer(self, next_layer: Any) -> None:
-        if self.desk is not None and self.desk.can_hold:
+        if self.controller is not None and self.controller.can_hold:
             # A script comes before the built-in addon, which leaves alone what is chosen already.
             builtin: Any = ctx.master.addons
             builtin.get("nextlayer").next_layer(next_layer)
@@ -168,9 +168,9 @@ class Breakwater:
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """Tunnel what need not be read: hosts that are not configured, and a person's browser on the web chats."""
-        if self.desk is None:
+        if self.controller is None:
             return
-        settings, address = self.desk.memory.settings, data.context.server.address
+        settings, address = self.controller.state.settings, data.context.server.address
         if address and address[0] == page.HOST:
             return  # nobody is there: it is answered here
         upstream = self._upstream_of(data)
@@ -181,12 +181,12 @@ class Breakwater:
         person = is_person(upstream.family, hello.cipher_suites, [kind for kind, _ in hello.extensions])
         if person and settings.browsers == "tunnel":
             data.ignore_connection = True
-            self.desk.once(f"browser {upstream.name}", f"a browser at {upstream.name} is tunnelled undecrypted")
+            self.controller.once(f"browser {upstream.name}", f"a browser at {upstream.name} is tunnelled undecrypted")
 
     def _upstream_of(self, data: tls.ClientHelloData) -> Upstream | None:
         """By the CONNECT or reverse target; by the client's SNI where that is a bare address (transparent mode)."""
-        assert self.desk
-        surfaces, address = self.desk.memory.surfaces, data.context.server.address
+        assert self.controller
+        surfaces, address = self.controller.state.surfaces, data.context.server.address
         host, port = address[:2] if address else ("", 443)
         sni = data.client_hello.sni
         return surfaces.at(host, port) or (surfaces.at(sni, port) if sni and _is_address(host) else None)
@@ -198,23 +198,23 @@ class Breakwater:
     # -- flows ------------------------------------------------------------------------------------------------
 
     def request(self, flow: http.HTTPFlow) -> None:
-        if self.desk is None or flow.response or flow.error or not flow.live:
+        if self.controller is None or flow.response or flow.error or not flow.live:
             return
         try:
             if flow.request.host == page.HOST:
                 flow.response = page.answer(self._page, flow.request)
             else:
-                self.desk.request(flow)
+                self.controller.request(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the request goes on unchanged, counted, logged once
-            self.desk.fault("request", flow, fault)
+            self.controller.fault("request", flow, fault)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        if self.desk is None or not flow.live:
+        if self.controller is None or not flow.live:
             return
         try:
-            self.desk.responseheaders(flow)
+            self.controller.responseheaders(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
-            self.desk.fault("responseheaders", flow, fault)
+            self.controller.fault("responseheaders", flow, fault)
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._over(flow)
@@ -223,39 +223,39 @@ class Breakwater:
         self._over(flow)
 
     def _over(self, flow: http.HTTPFlow) -> None:
-        if self.desk is None:
+        if self.controller is None:
             return
         try:
-            if not flow.live and flow not in self.desk.live:
+            if not flow.live and flow not in self.controller.live:
                 if not is_killed(flow):
                     self._judge_again(flow)
             elif flow.error:
-                self.desk.error(flow)
+                self.controller.error(flow)
             else:
-                self.desk.response(flow)
+                self.controller.response(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
-            self.desk.fault("response", flow, fault)
+            self.controller.fault("response", flow, fault)
 
     def _judge_again(self, flow: http.HTTPFlow) -> None:
         """A flow out of a file: what would have happened."""
-        assert self.desk
+        assert self.controller
         if self._backtest is None:
-            self._backtest = Backtest(self.desk.memory.settings)
+            self._backtest = Backtest(self.controller.state.settings)
         self._backtest.judge(flow)
 
     # -- what the page reads ----------------------------------------------------------------------------------
 
     @property
     def token(self) -> str:
-        return self.desk.token if self.desk else ""
+        return self.controller.token if self.controller else ""
 
     def status(self) -> Status:
-        assert self.desk
-        return status_of.status(self.desk)
+        assert self.controller
+        return status_of.status(self.controller)
 
     def act(self, action: str, upstream: str | None, model: str | None) -> str:
-        assert self.desk
-        return act(self.desk, action, upstream, model)
+        assert self.controller
+        return act(self.controller, action, upstream, model)
 
 
 def _state_path(settings: Settings) -> str:

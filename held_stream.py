@@ -9,7 +9,7 @@ challenge into a real status. ``adopt`` makes the HTTP layers of a connection bu
     Resend    the same request once more, after a pause, on a fresh stream id
 
 Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once.
-Written against mitmproxy 11.0.2 and 12.x; operations/self_test.py says at start-up whether that still holds.
+Written against mitmproxy 11.0.2 and 12.x; self_test.py says at start-up whether that still holds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http as proto
 
-from operations.hold import Hold
+from hold import Hold
 from policies.decisions import Commit, Decision, Replace
 
 _codes: Any = getattr(proto, "ErrorCode", None)  # an enum in mitmproxy 12; mitmproxy 11 has status codes

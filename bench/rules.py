@@ -8,16 +8,17 @@ from collections.abc import Callable
 
 from bench.load import body, p50
 from policies import side_requests
-from policies.calls import Call, Family, Role, Surface, Wire
+from policies.calls import Call, Surface
+from policies.kinds import Family, Role, Wire
+from policies.request import reading
 from policies.settings import SideRequestSettings
-from policies.wire import requests
 
 ROUNDS = 15
 SURFACE = Surface("bench", Family.ZAI, Wire.ANTHROPIC, Role.GENERATION)
 
 
 def read(data: bytes) -> Call:
-    return requests.read(
+    return reading.read(
         SURFACE,
         "POST",
         "/v1/messages",

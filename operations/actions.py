@@ -7,27 +7,27 @@ import time
 from mitmproxy import http
 from mitmproxy.flow import Error
 
-from operations.desk import Desk
+from operations.controller import Controller
 from policies.breaker import Breaker, Transition
 
 
-def act(desk: Desk, action: str, upstream: str | None, model: str | None) -> str:
+def act(controller: Controller, action: str, upstream: str | None, model: str | None) -> str:
     """Do it and say what was done; ValueError, with a sentence for the person, where it cannot be."""
-    desk.unsaved = True
+    controller.unsaved = True
     if action == "forget":
         if not model:
             raise ValueError("Which model's window should be forgotten?")
-        windows = desk.memory.windows.forget(model)
-        overflows = desk.memory.refusals.forget_overflows(None, model)
+        windows = controller.state.windows.forget(model)
+        overflows = controller.state.refusals.forget_overflows(None, model)
         return f"Forgot {windows} learnt window(s) and {overflows} remembered overflow(s) of {model}."
-    if not upstream or desk.memory.surfaces.upstream(upstream) is None:
-        known = ", ".join(row.name for row in desk.memory.settings.upstreams)
+    if not upstream or controller.state.surfaces.upstream(upstream) is None:
+        known = ", ".join(row.name for row in controller.state.settings.upstreams)
         raise ValueError(f"No upstream {upstream!r}; there are {known}.")
-    breakers = desk.memory.breakers.named(upstream)
+    breakers = controller.state.breakers.named(upstream)
     now = time.monotonic()
-    desk.log_transitions([moved for breaker in breakers if (moved := _move(breaker, action, now))])
+    controller.log_transitions([moved for breaker in breakers if (moved := _move(breaker, action, now))])
     if action == "reset":
-        forgotten = desk.memory.refusals.reset(upstream)
+        forgotten = controller.state.refusals.reset(upstream)
         return f"Breaker of {upstream} closed; {forgotten} remembered refusal(s) forgotten."
     if action == "open" and any(breaker.closed for breaker in breakers):
         raise ValueError(f"The breaker of {upstream} is disabled (breaker.open_seconds: 0).")
@@ -38,10 +38,10 @@ def is_killed(flow: http.HTTPFlow) -> bool:
     return flow.error is not None and flow.error.msg == Error.KILLED_MESSAGE
 
 
-def settle_killed(desk: Desk) -> None:
+def settle_killed(controller: Controller) -> None:
     """Settle what was killed by hand: mitmproxy says so with the upstream's next bytes, and a probe cannot wait for them."""
-    for flow in [flow for flow in desk.live if is_killed(flow)]:
-        desk.error(flow)
+    for flow in [flow for flow in controller.live if is_killed(flow)]:
+        controller.error(flow)
         flow.intercepted = True  # one that was intercepted would wait for ever, and its client with it
         flow.resume()  # type: ignore[no-untyped-call]
 

@@ -12,14 +12,14 @@ from mitmproxy import command, exceptions, flow, http
 from operations import status_of
 from operations.actions import act
 from operations.content_view import explain
-from operations.desk import Desk
+from operations.controller import Controller
 from operations.export import corpus_line
 
 logger = logging.getLogger("breakwater")
 
 
 class Owner(Protocol):
-    desk: Desk | None
+    controller: Controller | None
 
 
 class Commands:
@@ -28,10 +28,10 @@ class Commands:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
 
-    def _desk(self) -> Desk:
-        if self._owner.desk is None:
+    def _desk(self) -> Controller:
+        if self._owner.controller is None:
             raise exceptions.CommandError("Breakwater has not started.")
-        return self._owner.desk
+        return self._owner.controller
 
     def _act(self, action: str, upstream: str | None = None, model: str | None = None) -> str:
         try:
@@ -88,4 +88,4 @@ class Commands:
     @command.command("breakwater.export")
     def export(self, flows: Sequence[flow.Flow]) -> str:
         """Anonymised corpus lines of refusals, to be sent to the project."""
-        return "\n".join(corpus_line(self._desk().memory, one) for one in flows if isinstance(one, http.HTTPFlow))
+        return "\n".join(corpus_line(self._desk().state, one) for one in flows if isinstance(one, http.HTTPFlow))

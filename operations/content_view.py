@@ -11,9 +11,9 @@ from typing import Any
 
 from mitmproxy import contentviews, http
 
-from operations.notes import METADATA
-from policies.wire import encodings
-from policies.wire.assemble import assemble
+from operations.annotations import METADATA
+from policies.answer import encodings
+from policies.answer.answer_text import assemble
 
 EXCERPT_AT_MOST = 4096
 """Characters of the replaced body that are shown; the flow keeps fewer."""

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from policies.calls import Family
+from policies.kinds import Family
 from policies.settings import Upstream
 
 HOST = "demo.breakwater.internal"

@@ -7,13 +7,13 @@ import re
 
 from mitmproxy import http
 
+from operations.annotations import METADATA
 from operations.held import pairs
-from operations.notes import METADATA
-from policies.findings import Kind
-from policies.memory import Memory
-from policies.wire import redaction
-from policies.wire.head import Head
-from policies.wire.surfaces import BUILT_IN
+from policies.answer.head import Head
+from policies.kinds import Kind
+from policies.refusal import redaction
+from policies.request.surfaces import BUILT_IN
+from policies.state import State
 
 KEPT_HEADERS = frozenset({"content-type", "retry-after", "server", "x-should-retry", "bxpunish"})
 BODY_AT_MOST = 4096
@@ -23,10 +23,10 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9_\-+/=.]{24,}")
 _DIGITS = re.compile(r"\d{9,}")
 
 
-def corpus_line(memory: Memory, flow: http.HTTPFlow) -> str:
+def corpus_line(state: State, flow: http.HTTPFlow) -> str:
     """One JSON line of the answer's envelope; long words, ids and all of the request but host, path and model are left out."""
     asked, response = flow.request, flow.response
-    surface = memory.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, {})
+    surface = state.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, {})
     if surface is None:
         return json.dumps({"error": f"{asked.host} is no configured upstream"})
     noted = flow.metadata.get(METADATA, {})
@@ -38,7 +38,7 @@ def corpus_line(memory: Memory, flow: http.HTTPFlow) -> str:
         headers = {"content-type": str(noted.get("upstream_type", ""))}
     else:
         headers = {name.lower(): value for name, value in pairs(response) if name.lower() in KEPT_HEADERS}
-    finding = memory.recogniser.document(surface, Head(status, tuple(headers.items())), body.encode(), whole=True)
+    finding = state.recogniser.document(surface, Head(status, tuple(headers.items())), body.encode(), whole=True)
     if Kind.ANSWER in (finding.kind, noted.get("finding")):
         return json.dumps({"error": "this is an answer: what a model wrote is not exported"})
     line = {

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 from mitmproxy import http
 
+from policies.answer.head import Head
 from policies.decisions import Answer, Commit, Decision, Replace
 from policies.exchange import Exchange
-from policies.guard import Guard
-from policies.wire.head import Head
+from policies.rules import Rules
 
 KEPT_HEADERS = ("date", "request-id", "x-request-id", "x-log-id", "set-cookie", "access-control-", "vary")
 """Of a replaced answer; a name that ends in a dash is a prefix. All else spoke of a body that is gone."""
@@ -21,10 +21,10 @@ Other = TypeVar("Other")
 LET_THROUGH = Commit()
 
 
-class Desk(Protocol):
+class Controller(Protocol):
     """Where a hold reports to."""
 
-    guard: Guard
+    rules: Rules
 
     def fault(self, kind: str, flow: http.HTTPFlow, fault: Exception) -> None: ...
 
@@ -68,8 +68,8 @@ class HeldResponse:
 
     held = True
 
-    def __init__(self, desk: Desk, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
-        self.desk, self.flow, self.ex = desk, flow, ex
+    def __init__(self, controller: Controller, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
+        self.controller, self.flow, self.ex = controller, flow, ex
         self.ended = False
         self.severed = False
         self.view = bytearray()
@@ -89,7 +89,7 @@ class HeldResponse:
         return self._safely("judge", self._tick, LET_THROUGH)
 
     def pause(self) -> float:
-        return self._safely("clock", lambda: self.desk.guard.deadline(self.ex) - time.monotonic(), 0.0)
+        return self._safely("clock", lambda: self.controller.rules.deadline(self.ex) - time.monotonic(), 0.0)
 
     def due(self) -> Decision | None:
         return self._safely("due", self._due, None)
@@ -109,7 +109,7 @@ class HeldResponse:
                 chunks = self._tap(data)
         except Exception as fault:  # noqa: BLE001 - as in _safely; this runs for every chunk
             self._blind = True
-            self.desk.fault("tap", self.flow, fault)
+            self.controller.fault("tap", self.flow, fault)
             chunks = [kept_back, *chunks] if kept_back else chunks
         if len(self.view) < self._view_bytes:
             self._keep(chunks)
@@ -123,30 +123,30 @@ class HeldResponse:
         reader, now = self.ex.reader, time.monotonic()
         assert reader
         finding = reader.feed(data)
-        self.desk.guard.heard(self.ex, now)
-        return None if finding is None else self._decided(self.desk.guard.decide(self.ex, finding, now, time.time()))
+        self.controller.rules.heard(self.ex, now)
+        return None if finding is None else self._decided(self.controller.rules.decide(self.ex, finding, now, time.time()))
 
     def _finish(self, *, cut: bool) -> Decision:
         assert self.ex.reader
         finding = self.ex.reader.finish(cut=cut)
-        return self._decided(self.desk.guard.decide(self.ex, finding, time.monotonic(), time.time()))
+        return self._decided(self.controller.rules.decide(self.ex, finding, time.monotonic(), time.time()))
 
     def _tick(self) -> Decision | None:
         now = time.monotonic()
-        if now < self.desk.guard.deadline(self.ex):
+        if now < self.controller.rules.deadline(self.ex):
             return None
-        return self._decided(self.desk.guard.expire(self.ex, now, time.time()))
+        return self._decided(self.controller.rules.expire(self.ex, now, time.time()))
 
     def _due(self) -> Decision | None:
-        decision = self.desk.guard.due(self.ex, time.monotonic())
+        decision = self.controller.rules.due(self.ex, time.monotonic())
         return None if decision is None else self._decided(decision)
 
     def _unsent(self) -> Decision | None:
-        decision = self.desk.guard.unsent(self.ex, time.monotonic())
+        decision = self.controller.rules.unsent(self.ex, time.monotonic())
         return None if decision is None else self._decided(decision)
 
     def _decided(self, decision: Decision) -> Decision:
-        self.desk.decided(self.flow, self.ex, decision)
+        self.controller.decided(self.flow, self.ex, decision)
         if isinstance(decision, Replace):
             respond(self.flow, decision.answer)
         elif isinstance(decision, Commit):
@@ -154,18 +154,18 @@ class HeldResponse:
         return decision
 
     def _tap(self, data: bytes) -> list[bytes]:
-        ex, reader, guard = self.ex, self.ex.reader, self.desk.guard
+        ex, reader, rules = self.ex, self.ex.reader, self.controller.rules
         assert reader
         tapped = reader.tap(data) if data else reader.tap_finish()
-        if not ex.answered or (ex.ticket is not None and ex.ticket.probe):
-            guard.streams(ex, time.monotonic())
+        if not ex.answered or (ex.permit is not None and ex.permit.probe):
+            rules.streams(ex, time.monotonic())
         elif self._passes is None:
             self._passes = reader.passes
         chunks = list(tapped.passed)
         if tapped.finding is not None:
-            frame = guard.tapped(ex, tapped.finding, time.monotonic())
+            frame = rules.tapped(ex, tapped.finding, time.monotonic())
             self._end(chunks, frame, withheld=tapped.withheld)
-            self.desk.streamed(self.flow, self.ex)
+            self.controller.streamed(self.flow, self.ex)
         return chunks
 
     def _end(self, chunks: list[bytes], frame: bytes, *, withheld: bool) -> None:
@@ -184,7 +184,7 @@ class HeldResponse:
             return act()
         except Exception as fault:  # noqa: BLE001 - a rule's fault must not cost the client its answer
             self._blind = True
-            self.desk.fault(kind, self.flow, fault)
+            self.controller.fault(kind, self.flow, fault)
             return otherwise
 
 
@@ -199,8 +199,8 @@ class Watched(HeldResponse):
 
     held = False
 
-    def __init__(self, desk: Desk, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
-        super().__init__(desk, flow, ex, view_bytes)
+    def __init__(self, controller: Controller, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
+        super().__init__(controller, flow, ex, view_bytes)
         self._judged: list[bytes] = []
         """What came before the finding; the reader gives one at ``hold.bytes`` at the latest."""
 
@@ -211,20 +211,20 @@ class Watched(HeldResponse):
         return [data] if data else []
 
     def _watch(self, data: bytes) -> None:
-        ex, reader, guard, now = self.ex, self.ex.reader, self.desk.guard, time.monotonic()
+        ex, reader, rules, now = self.ex, self.ex.reader, self.controller.rules, time.monotonic()
         if reader is None or ex.tapped is not None:
             return
         if ex.finding is None:
             self._judged.append(data)
             finding = reader.feed(data) if data else reader.finish(cut=False)
-            guard.heard(ex, now)
+            rules.heard(ex, now)
             if finding is None:
                 return
-            self.desk.decided(self.flow, ex, guard.decide(ex, finding, now, time.time()))
+            self.controller.decided(self.flow, ex, rules.decide(ex, finding, now, time.time()))
             data, self._judged = b"".join(self._judged), []  # the tap reads from the first byte on
         if data and ex.committed:
             tapped = reader.tap(data)
-            guard.streams(ex, now)
+            rules.streams(ex, now)
             if tapped.finding is not None:
-                guard.tapped(ex, tapped.finding, now)
-                self.desk.streamed(self.flow, ex)
+                rules.tapped(ex, tapped.finding, now)
+                self.controller.streamed(self.flow, ex)

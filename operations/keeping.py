@@ -10,36 +10,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from operations import demo, state_file
-from policies.memory import Memory
+from policies.state import State
 
 logger = logging.getLogger("breakwater")
 
 KEY_BYTES = 32
 
 
-def save(path: str, key: bytes, memory: Memory) -> None:
+def save(path: str, key: bytes, state: State) -> None:
     """Write the state file, without the demo, which starts anew each time; a failure is one WARNING."""
     now, wall = time.monotonic(), time.time()
-    state = {
+    saved = {
         "saved_at": wall,
         "key": key.hex(),
-        "breakers": [row for row in memory.breakers.dump(wall, now) if row["upstream"] != demo.UPSTREAM.name],
-        "refusals": memory.refusals.dump(wall, now),
-        "windows": memory.windows.dump(),
+        "breakers": [row for row in state.breakers.dump(wall, now) if row["upstream"] != demo.UPSTREAM.name],
+        "refusals": state.refusals.dump(wall, now),
+        "windows": state.windows.dump(),
     }
-    warning = state_file.save(path, state)
+    warning = state_file.save(path, saved)
     if warning:
         logger.warning("Breakwater: %s", warning)
 
 
-def restore(state: Mapping[str, Any], memory: Memory) -> None:
+def restore(saved: Mapping[str, Any], state: State) -> None:
     """Take up a state; an odd row in it is left out."""
     now, wall = time.monotonic(), time.time()
-    if state_file.clock_went_back(state, wall):
-        wall = _saved_at(state, wall)
-    memory.breakers.load(_rows(state, "breakers"), wall, now)
-    memory.refusals.load(_rows(state, "refusals"), wall, now)
-    for complaint in memory.windows.load(_rows(state, "windows"), wall):
+    if state_file.clock_went_back(saved, wall):
+        wall = _saved_at(saved, wall)
+    state.breakers.load(_rows(saved, "breakers"), wall, now)
+    state.refusals.load(_rows(saved, "refusals"), wall, now)
+    for complaint in state.windows.load(_rows(saved, "windows"), wall):
         logger.warning("Breakwater: state file: %s", complaint)
 
 

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from operations.status import HOLD_BUCKETS, Histogram, Status, UpstreamRow
 
-STATES = ("closed", "half", "probing", "open")
+STATES = ("closed", "half_open", "probing", "open")
 """From the mildest: where each account has its own breaker, an upstream shows the gravest."""
 
 
@@ -30,7 +30,7 @@ class Series:
 SERIES = (
     Series("breakwater_info", "gauge", ("version", "mode"), "", "Always 1; carries version and mode."),
     Series("breakwater_breaker_state", "gauge", ("upstream", "state"), "0 or 1",
-           "1 for the state the breaker is in (closed, half, probing, open), 0 for the others."),
+           "1 for the state the breaker is in (closed, half_open, probing, open), 0 for the others."),
     Series("breakwater_breaker_seconds_left", "gauge", ("upstream",), "seconds",
            "What is left of the open window or of the probe's lease; 0 while closed."),
     Series("breakwater_breaker_strikes", "gauge", ("upstream",), "strikes",

@@ -20,8 +20,8 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from operations import metrics
+from operations.page_text import LANGUAGES, WORDS
 from operations.status import DecisionRow, Status
-from operations.words import LANGUAGES, WORDS
 
 logger = logging.getLogger("breakwater")
 
@@ -151,7 +151,7 @@ def _page(source: Source, notice: str = "") -> str:
         rows_at_most=ROWS_AT_MOST,
         decisions=_runs(status.decisions),
         paused=[row for row in status.upstreams if row.state == "open"],
-        on_trial=any(row.state in ("probing", "half") for row in status.upstreams),
+        on_trial=any(row.state in ("probing", "half_open") for row in status.upstreams),
         total=lambda numbers: sum(numbers.values()),
     )
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from mitmproxy import connection, http
 
-from operations.desk import Desk
+from operations.annotations import METADATA
+from operations.controller import Controller
 from operations.held import head_of
-from operations.notes import METADATA
-from policies import verdicts
+from policies import decide
 from policies.calls import Call
-from policies.decisions import Reason
-from policies.evidence import Record
 from policies.exchange import Exchange
-from policies.findings import Challenge, Finding, Kind
+from policies.findings import Finding
+from policies.kinds import Challenge, Kind, Reason
+from policies.research.evidence import Record
 from policies.settings import Settings
 
 NEVER_SENT = frozenset({
@@ -29,43 +29,43 @@ NEVER_SENT = frozenset({
 EAGER_SECONDS = 3.0
 """Before its first request, that an upstream is connected to by mitmproxy's eager strategy."""
 CONNECTIONS = 10_000
-_CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, reason in verdicts.CHALLENGES.items()}
+_CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, reason in decide.CHALLENGES.items()}
 
 
 class Recorded:
     """Rules that only look on, so that what they would have refused still counts as the exchange that it was."""
 
     def __init__(self, settings: Settings) -> None:
-        self._desk = Desk(replace(settings, mode="observe"), {})
+        self._desk = Controller(replace(settings, mode="observe"), {})
         self._connections: OrderedDict[str, None] = OrderedDict()
 
     @property
     def evidence(self) -> tuple[Record, ...]:
-        return self._desk.memory.evidence.records()
+        return self._desk.state.evidence.records()
 
     def note(self, flow: http.HTTPFlow, call: Call) -> None:
         """Keep the evidence of one flow, where it was sent and answered."""
-        start, guard = flow.request.timestamp_start, self._desk.guard
+        start, rules = flow.request.timestamp_start, self._desk.rules
         fresh = self._fresh(flow.server_conn, start)
         if flow.response is None or _reason(flow.response) in NEVER_SENT:
             return
         ex = Exchange(flow.id, call, start, flow.request.host, new_connection=fresh)
-        guard.admit(ex, start, start)
+        rules.admit(ex, start, start)
         end = flow.response.timestamp_end or start
         known = _known(flow)
         head, body = head_of(flow.response), flow.response.raw_content or b""
-        if not ex.generation or not guard.reads(ex, head):
+        if not ex.generation or not rules.reads(ex, head):
             return
-        guard.begin(ex, head, end)
+        rules.begin(ex, head, end)
         assert ex.reader
         finding = then(flow) or ex.reader.feed(body) or ex.reader.finish(cut=False)
-        guard.decide(ex, finding, end, end)
+        rules.decide(ex, finding, end, end)
         if ex.committed and (tapped := ex.reader.tap(body).finding) is not None:
-            guard.tapped(ex, tapped, end)
+            rules.tapped(ex, tapped, end)
         attempts = known.get("attempts")
         ex.sends = attempts if isinstance(attempts, int) and attempts > 1 else 1
-        if guard.settle(ex, end, end):
-            guard.note(ex, start)
+        if rules.settle(ex, end, end):
+            rules.note(ex, start)
 
     def _fresh(self, wire: connection.Server, asked: float) -> bool | None:
         """Whether the upstream connection was made for this request; None where the flow does not say."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-BreakerState = Literal["closed", "half", "probing", "open"]
-"""half: the window is over and the next generation request is the probe; probing: that request is out."""
+BreakerState = Literal["closed", "half_open", "probing", "open"]
+"""half_open: the window is over and the next generation request is the probe; probing: that request is out."""
 
 HOLD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 100.0)
 """Upper edges in seconds; everything longer falls into the last, open one."""
@@ -35,7 +35,7 @@ class UpstreamRow:
     family: str = ""
     state: BreakerState = "closed"
     seconds_left: float | None = None
-    """Of the open window; of the probe's lease while probing; None while closed or half."""
+    """Of the open window; of the probe's lease while probing; None while closed or half_open."""
     strikes: int = 0
     strikes_to_open: int = 3
     sent: int = 0

@@ -1,15 +1,15 @@
-"""The picture of a desk at one moment, for page, metrics and commands."""
+"""The picture of a controller at one moment, for page, metrics and commands."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
 
-from operations.desk import Desk
+from operations.controller import Controller
 from operations.status import Counts, RefusalRow, Status, UpstreamRow, WindowRow
 from operations.version import VERSION
-from policies import report
-from policies.breaker import LEASE_SECONDS, Breaker, State
+from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
+from policies.research import report
 from policies.settings import Upstream
 from policies.windows import LIFETIME
 
@@ -18,52 +18,52 @@ ACCOUNT_DIGITS = 8
 """Of an account's keyed hash that are shown."""
 
 
-def status(desk: Desk) -> Status:
+def status(controller: Controller) -> Status:
     """Everything that is shown."""
-    now, wall, memory = time.monotonic(), time.time(), desk.memory
-    counts = desk.counters.freeze()
+    now, wall, state = time.monotonic(), time.time(), controller.state
+    counts = controller.counters.freeze()
     rows = [
-        _row(desk, upstream, breaker, counts, now)
-        for upstream in memory.settings.upstreams
-        for breaker in memory.breakers.named(upstream.name) or (None,)
+        _row(controller, upstream, breaker, counts, now)
+        for upstream in state.settings.upstreams
+        for breaker in state.breakers.named(upstream.name) or (None,)
     ]
     return Status(
         now_wall=wall,
         version=VERSION,
-        mode=memory.settings.mode,
+        mode=state.settings.mode,
         upstreams=tuple(rows),
-        decisions=tuple(desk.decisions),
+        decisions=tuple(controller.decisions),
         windows=tuple(
             WindowRow(row.upstream, row.model, row.tokens, row.thinking, row.source, row.when, row.when + LIFETIME)
-            for row in memory.windows.learnt()
+            for row in state.windows.learnt()
             if row.when + LIFETIME > wall
         ),
         refusals=tuple(
             RefusalRow(found.kind, found.upstream, account[:ACCOUNT_DIGITS], found.left)
-            for account, found in memory.refusals.listed(now)
+            for account, found in state.refusals.listed(now)
         ),
-        report_text=_recent_report(desk, now),
-        faults=dict(desk.faults),
+        report_text=_recent_report(controller, now),
+        faults=dict(controller.faults),
         counts=counts,
     )
 
 
-def report_text(desk: Desk) -> str:
-    desk.notebook.flush()
-    return report.as_text(report.report(desk.memory.evidence.records()))
+def report_text(controller: Controller) -> str:
+    controller.evidence_log.flush()
+    return report.as_text(report.report(controller.state.evidence.records()))
 
 
-def _recent_report(desk: Desk, now: float) -> str:
+def _recent_report(controller: Controller, now: float) -> str:
     """Counting 5,000 records takes some 100 ms of the one thread there is: for a page that asks again and again, not each time."""
-    made_at, text = desk.report
+    made_at, text = controller.report
     if not text or now - made_at > REPORT_SECONDS:
-        desk.report = (now, report_text(desk))
-    return desk.report[1]
+        controller.report = (now, report_text(controller))
+    return controller.report[1]
 
 
-def _row(desk: Desk, upstream: Upstream, breaker: Breaker | None, counts: Counts, now: float) -> UpstreamRow:
+def _row(controller: Controller, upstream: Upstream, breaker: Breaker | None, counts: Counts, now: float) -> UpstreamRow:
     name = upstream.name
-    settings = upstream.breaker or desk.memory.settings.breaker
+    settings = upstream.breaker or controller.state.settings.breaker
     row = UpstreamRow(
         name=name,
         hosts=upstream.hosts,
@@ -77,7 +77,7 @@ def _row(desk: Desk, upstream: Upstream, breaker: Breaker | None, counts: Counts
     if breaker is None:
         return row
     view = breaker.state(now)
-    left = view.left if view.state is State.OPEN else None
+    left = view.left if view.state is BreakerState.OPEN else None
     if view.probe_age is not None:
         left = max(0.0, LEASE_SECONDS - view.probe_age)
     return replace(

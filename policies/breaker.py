@@ -2,30 +2,159 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import count
+from typing import Literal
 
-from policies.breaker_table import (
-    LEVELS,
-    NO_TIME,
-    TRANSITIONS,
-    BreakerView,
-    Event,
-    Pass,
-    Refused,
-    State,
-    Transition,
-    tell,
-)
+import msgspec
+
 from policies.settings import BreakerSettings
-
-__all__ = ["LEASE_SECONDS", "Breaker", "BreakerView", "Pass", "Refused", "State", "Transition", "tell"]
 
 LEASE_SECONDS = 70.0
 """A probe without a byte from its upstream for so long has lapsed."""
 
-_KNOWN_PASSES = 1024
-"""Passes in the closed state whose events still count; the oldest is forgotten first."""
+_KNOWN_PERMITS = 1024
+"""Permits in the closed state whose events still count; the oldest is forgotten first."""
+
+
+class BreakerState(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+    """The window is over and nobody has probed yet."""
+    PROBING = "probing"
+
+
+class Event(StrEnum):
+    """What moves a breaker; the value is the reason code of the transition."""
+
+    STRIKE = "challenged"
+    LAST_STRIKE = "repeated_challenges"
+    PROBE_CHALLENGED = "probe_challenged"
+    ANSWERED = "answered"
+    ENDED = "ended_otherwise"
+    TAKEN = "probe_taken"
+    WINDOW_OVER = "window_over"
+    LEASE_OVER = "lease_over"
+    OPENED = "opened_by_hand"
+    CLOSED = "closed_by_hand"
+    RESET = "reset_by_hand"
+    DISABLED = "disabled"
+
+
+Level = Literal["debug", "info", "warning"]
+
+NO_TIME = 1e12
+"""Seconds that no wall clock shows: what a state file says of the end of a wait stays below."""
+
+# Theory of operation
+# ===================
+#
+# A request that may be sent gets a Permit. What becomes of it comes back with that permit: answered, challenged, or ended
+# any other way. Only a permit that the breaker still knows can move it:
+#
+# - Entering OPEN forgets every permit. So a request sent before the opening can neither clear, close, extend nor reopen
+#   anything, however late its answer comes.
+# - In PROBING the probe is the only known permit. Entering HALF_OPEN forgets it. So a probe that lapsed counts for nothing.
+# - Each event counts once per permit, so the re-sends of one request are one strike.
+#
+# Time moves it too, looked at before anything else is done: OPEN becomes HALF_OPEN when its window is over, PROBING becomes
+# HALF_OPEN when the lease of the probe is. There is no timer, and no way out of PROBING that needs an event to come: whoever
+# asks after the lease takes the probe.
+#
+# HALF_OPEN has one way on: the next request is the probe. So there is at most one, and a probe that ended without a verdict
+# is followed by another at once.
+#
+# A cell that is missing means: the event changes nothing.
+TRANSITIONS: Mapping[BreakerState, Mapping[Event, BreakerState]] = {
+    BreakerState.CLOSED: {
+        Event.STRIKE: BreakerState.CLOSED,
+        Event.LAST_STRIKE: BreakerState.OPEN,
+        Event.ANSWERED: BreakerState.CLOSED,
+        Event.ENDED: BreakerState.CLOSED,
+        Event.OPENED: BreakerState.OPEN,
+        Event.CLOSED: BreakerState.CLOSED,
+        Event.RESET: BreakerState.CLOSED,
+    },
+    BreakerState.OPEN: {
+        Event.WINDOW_OVER: BreakerState.HALF_OPEN,
+        Event.OPENED: BreakerState.OPEN,
+        Event.CLOSED: BreakerState.CLOSED,
+        Event.RESET: BreakerState.CLOSED,
+        Event.DISABLED: BreakerState.CLOSED,
+    },
+    BreakerState.HALF_OPEN: {
+        Event.TAKEN: BreakerState.PROBING,
+        Event.OPENED: BreakerState.OPEN,
+        Event.CLOSED: BreakerState.CLOSED,
+        Event.RESET: BreakerState.CLOSED,
+        Event.DISABLED: BreakerState.CLOSED,
+    },
+    BreakerState.PROBING: {
+        Event.ANSWERED: BreakerState.CLOSED,
+        Event.PROBE_CHALLENGED: BreakerState.OPEN,
+        Event.ENDED: BreakerState.HALF_OPEN,
+        Event.LEASE_OVER: BreakerState.HALF_OPEN,
+        Event.OPENED: BreakerState.OPEN,
+        Event.CLOSED: BreakerState.CLOSED,
+        Event.RESET: BreakerState.CLOSED,
+        Event.DISABLED: BreakerState.CLOSED,
+    },
+}
+
+LEVELS: Mapping[BreakerState, Level] = {BreakerState.OPEN: "warning", BreakerState.CLOSED: "info"}
+
+
+class Permit(msgspec.Struct, frozen=True):
+    """The leave to send one request, with all its re-sends; handed back with whatever becomes of it."""
+
+    epoch: int
+    """Number of openings before it."""
+    probe: bool
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    left: float
+    """Seconds to tell, before ``tell``: what is left of the window, or a fresh one while the probe is out."""
+    probe_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of state, to be logged once."""
+
+    upstream: str
+    before: BreakerState
+    after: BreakerState
+    reason: str
+    level: Level
+    """``warning`` on opening, ``info`` on closing, ``debug`` on what lies between."""
+    left: float = 0.0
+    """Seconds of the window that an opening starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerView:
+    state: BreakerState
+    strikes: int
+    left: float
+    """Seconds of the window still to go, 0 unless open."""
+    opened_at: float | None
+    """Monotonic seconds of the last opening, None while closed."""
+    probe_age: float | None
+    """Seconds since the probe was let out, None where none is."""
+
+
+def tell(seconds: float, cap: int) -> int:
+    """Whole seconds for a Retry-After: rounded up, 1 to ``cap``."""
+    if not seconds < cap:
+        return cap
+    return max(1, math.ceil(seconds - 1e-6))  # a sum of clock readings may be a hair above a whole second
 
 
 class Breaker:
@@ -45,89 +174,85 @@ class Breaker:
         self.settings = settings
         self.cap = cap
         self._serials = serials or count(1)
-        self._state = State.CLOSED
+        self._state = BreakerState.CLOSED
         self._epoch = 0
         self._strikes = 0
         self._opened_at = 0.0
         self._ends = 0.0
-        self._probe: Pass | None = None
+        self._probe: Permit | None = None
         self._probe_since = 0.0
         self._probe_heard = 0.0
-        self._known: dict[Pass, set[str]] = {}
+        self._known: dict[Permit, set[str]] = {}
 
     @property
     def window(self) -> float:
-        """Seconds that an opening lasts; 0 where the breaker is disabled.
-
-        Clients are told at most ``cap``, so a window up to a second longer would greet them a second early: it ends
-        at ``cap``.
-        """
+        """Seconds that an opening lasts, 0 where the breaker is disabled; one up to a second above ``cap`` ends at it."""
         seconds = self.settings.open_seconds
         return float(self.cap) if self.cap < seconds <= self.cap + 1 else seconds
 
     @property
     def untouched(self) -> bool:
         """Nothing would be lost with this breaker."""
-        return self._state is State.CLOSED and not self._strikes
+        return self._state is BreakerState.CLOSED and not self._strikes
 
     @property
     def closed(self) -> bool:
-        return self._state is State.CLOSED
+        return self._state is BreakerState.CLOSED
 
-    def current(self, now: float) -> State:
+    def current(self, now: float) -> BreakerState:
         self._elapse(now)
         return self._state
 
-    def admit(self, now: float) -> Pass | Refused:
+    def admit(self, now: float) -> Permit | Refused:
         """Leave to send one generation request, or what to tell its client."""
         refused = self.preparation(now)
         if refused is not None:
             return refused
-        pass_ = Pass(self._epoch, probe=self._state is State.HALF, serial=next(self._serials))
-        if pass_.probe:
+        permit = Permit(self._epoch, probe=self._state is BreakerState.HALF_OPEN, serial=next(self._serials))
+        if permit.probe:
             self._step(Event.TAKEN, now)
-            self._probe, self._probe_since, self._probe_heard = pass_, now, now
-        self._known[pass_] = set()
-        if len(self._known) > _KNOWN_PASSES:
+            self._probe, self._probe_since, self._probe_heard = permit, now, now
+        self._known[permit] = set()
+        if len(self._known) > _KNOWN_PERMITS:
             del self._known[next(iter(self._known))]
-        return pass_
+        return permit
 
     def preparation(self, now: float) -> Refused | None:
         """What to tell the client of a preparation step, or None where it may go on; it never takes the probe."""
         self._elapse(now)
-        if self._state is State.OPEN:
+        if self._state is BreakerState.OPEN:
             return Refused(self._ends - now, probe_out=False)
-        if self._state is State.PROBING:
+        if self._state is BreakerState.PROBING:
             return Refused(self.window, probe_out=True)
         return None
 
-    def heard(self, pass_: Pass, now: float) -> None:
+    def heard(self, permit: Permit, now: float) -> None:
         """A byte came from the upstream."""
         self._elapse(now)
-        if pass_ == self._probe:
+        if permit == self._probe:
             self._probe_heard = now
 
-    def answered(self, pass_: Pass, now: float) -> Transition | None:
+    def answered(self, permit: Permit, now: float) -> Transition | None:
         """The first answer frame came."""
-        if not self._counts(pass_, "answered", now):
+        if not self._counts(permit, "answered", now):
             return None
         return self._step(Event.ANSWERED, now)
 
-    def challenged(self, pass_: Pass, now: float) -> Transition | None:
+    def challenged(self, permit: Permit, now: float) -> Transition | None:
         """A challenge came: one strike, however often the same request meets one."""
-        if not self._counts(pass_, "challenged", now):
+        if not self._counts(permit, "challenged", now):
             return None
         self._strikes += 1
-        if self._state is State.PROBING:
+        if self._state is BreakerState.PROBING:
             return self._step(Event.PROBE_CHALLENGED, now)
         last = self._strikes >= self.settings.strikes and self.window > 0
         return self._step(Event.LAST_STRIKE if last else Event.STRIKE, now)
 
-    def ended(self, pass_: Pass, now: float) -> Transition | None:
-        """The request is over, whatever came of it; nothing counts for this pass any more."""
-        if not self._counts(pass_, "ended", now):
+    def ended(self, permit: Permit, now: float) -> Transition | None:
+        """The request is over, whatever came of it; nothing counts for this permit any more."""
+        if not self._counts(permit, "ended", now):
             return None
-        del self._known[pass_]
+        del self._known[permit]
         return self._step(Event.ENDED, now)
 
     def open(self, now: float) -> Transition | None:
@@ -157,7 +282,7 @@ class Breaker:
 
     def state(self, now: float) -> BreakerView:
         self._elapse(now)
-        is_open, is_closed = self._state is State.OPEN, self._state is State.CLOSED
+        is_open, is_closed = self._state is BreakerState.OPEN, self._state is BreakerState.CLOSED
         return BreakerView(
             state=self._state,
             strikes=self._strikes,
@@ -181,24 +306,24 @@ class Breaker:
         assert isinstance(ends_at, int | float)
         if not 0 < ends_at < NO_TIME:
             return False
-        self._enter(State.OPEN, now)
+        self._enter(BreakerState.OPEN, now)
         self._strikes = max(strikes, 0)
         self._ends = now + min(max(ends_at - wall, 0.0), self.window)
         self._opened_at = self._ends - self.window
         return True
 
-    def _counts(self, pass_: Pass, outcome: str, now: float) -> bool:
+    def _counts(self, permit: Permit, outcome: str, now: float) -> bool:
         self._elapse(now)
-        outcomes = self._known.get(pass_)
+        outcomes = self._known.get(permit)
         if outcomes is None or outcome in outcomes:
             return False
         outcomes.add(outcome)
         return True
 
     def _elapse(self, now: float) -> None:
-        if self._state is State.OPEN and now >= self._ends:
+        if self._state is BreakerState.OPEN and now >= self._ends:
             self._step(Event.WINDOW_OVER, now)
-        elif self._state is State.PROBING and now - self._probe_heard >= LEASE_SECONDS:
+        elif self._state is BreakerState.PROBING and now - self._probe_heard >= LEASE_SECONDS:
             self._step(Event.LEASE_OVER, now)
 
     def _step(self, event: Event, now: float) -> Transition | None:
@@ -210,14 +335,14 @@ class Breaker:
         if after is before and event is not Event.OPENED:
             return None
         self._enter(after, now)
-        left = self._ends - now if after is State.OPEN else 0.0
+        left = self._ends - now if after is BreakerState.OPEN else 0.0
         return Transition(self.upstream, before, after, event.value, LEVELS.get(after, "debug"), left)
 
-    def _enter(self, state: State, now: float) -> None:
-        if state is State.OPEN:
+    def _enter(self, state: BreakerState, now: float) -> None:
+        if state is BreakerState.OPEN:
             self._epoch += 1
             self._opened_at, self._ends = now, now + self.window
-        if state in (State.OPEN, State.HALF):
+        if state in (BreakerState.OPEN, BreakerState.HALF_OPEN):
             self._known.clear()
         self._probe = None
         self._state = state

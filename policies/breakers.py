@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from policies.breaker import Breaker
-from policies.breaker_table import Transition
+from policies.breaker import Breaker, Transition
 from policies.settings import BreakerSettings, Settings
 
 

@@ -3,51 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
 
 import msgspec
 
-from policies.wire import digests
-from policies.wire.history import History
-from policies.wire.request_body import NOTHING, RequestBody
-
-
-class Family(StrEnum):
-    """Which vendor's codes and envelopes an upstream speaks."""
-
-    QWEN_WEB = "qwen-web"
-    DASHSCOPE = "dashscope"
-    ZAI = "zai"
-    ZAI_WEB = "zai-web"
-    ZCODE = "zcode"
-
-
-class Wire(StrEnum):
-    """The dialect in which a client of this path expects its answer and its errors."""
-
-    ANTHROPIC = "anthropic"
-    OPENAI = "openai"
-    RESPONSES = "responses"
-    IMAGES = "images"
-    VIDEOS = "videos"
-    QWEN_WEB = "qwen-web"
-    ZAI_WEB = "zai-web"
-    DASHSCOPE_NATIVE = "dashscope-native"
-    OTHER = "other"
-
-
-class Role(StrEnum):
-    """What a path is for, which says how much the rules may do to it."""
-
-    GENERATION = "generation"
-    """A model is asked: held, gated, counted."""
-    PREPARATION = "preparation"
-    """A step before a generation on chat.qwen.ai (chats/new, files/getstsToken, files/parse)."""
-    OTHER = "other"
-    """Anything else on a configured host: passes; a challenge in a small JSON or HTML answer is still told truthfully."""
-    PERSON = "person"
-    """A page navigation or a ``_____tmd_____`` path: a person solving the slider. Never touched, never counted."""
+from policies.kinds import Family, Role, Wire
+from policies.request import digests
+from policies.request.body import NOTHING, RequestBody
+from policies.request.message_list import MessageList
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +54,7 @@ class Call(msgspec.Struct, frozen=True, dict=True):
     """The body, decoded for reading; empty where it could not be read."""
     fields: RequestBody | None = None
     """Slices of the body; None where it is no JSON object."""
-    history: History = History(Wire.OTHER, NOTHING)
+    history: MessageList = MessageList(Wire.OTHER, NOTHING)
     """The messages of the body."""
     session: str = ""
     """Upstream + account + model + the client's session id, else the digest of the system prompt."""

@@ -3,37 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
-
-
-class Reason(StrEnum):
-    """Why an answer is ours, or what an upstream's answer was: one code for log, comment, header, metric and test.
-
-    The kinds of findings.Kind stand here too, with the challenges told apart.
-    """
-
-    BUSY = "challenge_busy"
-    CAPTCHA = "challenge_captcha"
-    BLOCKED = "challenge_blocked"
-    BODY_SIZE = "challenge_body_size"
-    OVERLOAD = "overload"
-    RATE_LIMIT = "rate_limit"
-    QUOTA = "quota"
-    ACCOUNT = "account"
-    FILTER = "filter"
-    OVERFLOW = "overflow"
-    CALLER_ERROR = "caller_error"
-    UPSTREAM_ERROR = "upstream_error"
-    CUT = "upstream_cut"
-    ANSWER = "answer"
-    NOTHING = "nothing"
-    BREAKER_OPEN = "breaker_open"
-    PROBE_OUT = "breaker_probing"
-    REMEMBERED_WAIT = "remembered_wait"
-    ACCOUNT_BLOCKED = "account_blocked"
-    REMEMBERED_OVERFLOW = "remembered_overflow"
-    REMEMBERED_BODY_SIZE = "remembered_body_size"
-    SIDE_REQUEST = "side_request_over_window"
 
 
 @dataclass(frozen=True, slots=True)

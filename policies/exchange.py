@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from policies.breaker import Breaker, Pass, Transition
-from policies.calls import Call, Role
+from policies.answer.head import Head
+from policies.answer.reader import Reader
+from policies.breaker import Breaker, Permit, Transition
+from policies.calls import Call
 from policies.findings import Finding
-from policies.wire.head import Head
-from policies.wire.reader import Reader
+from policies.kinds import Role
 
 
 class Exchange(msgspec.Struct):
@@ -26,7 +27,7 @@ class Exchange(msgspec.Struct):
     side: bool = False
     breaker: Breaker | None = None
     """The one that was asked; None where none was."""
-    ticket: Pass | None = None
+    permit: Permit | None = None
     """Its pass; None where it gave none."""
     sends: int = 1
     refused_here: bool = False

@@ -3,33 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal
 
-
-class Kind(StrEnum):
-    """The kinds of answer that the rules tell apart."""
-
-    ANSWER = "answer"
-    CHALLENGE = "challenge"
-    OVERLOAD = "overload"
-    RATE_LIMIT = "rate_limit"
-    QUOTA = "quota"
-    ACCOUNT = "account"
-    FILTER = "filter"
-    OVERFLOW = "overflow"
-    CALLER_ERROR = "caller_error"
-    UPSTREAM_ERROR = "upstream_error"
-    NOTHING = "nothing"
-
-
-class Challenge(StrEnum):
-    """Which challenge it is, which decides the words and the memory of it."""
-
-    BUSY = "busy"
-    CAPTCHA = "captcha"
-    BLOCKED = "blocked"
-    BODY_SIZE = "body-size"
+from policies.kinds import Challenge, Kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from tenacity import Future, RetryCallState, Retrying
 from tenacity.stop import stop_after_attempt, stop_base, stop_before_delay
 from tenacity.wait import wait_base, wait_exponential
 
-from policies.findings import Finding, Kind
+from policies.findings import Finding
+from policies.kinds import Kind
 from policies.settings import ReplaySettings
 
 LONGEST_WAIT_SECONDS = 10.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from policies.calls import Family
+from policies.kinds import Family
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TraitRow:
 
 @dataclass(frozen=True, slots=True)
 class EstimateWeights:
-    """Tokens per byte, by the class of the byte and of the one before it; see policies/wire/estimate.py.
+    """Tokens per byte, by the class of the byte and of the one before it; see policies/request/tokens.py.
 
     Fitted to the Qwen 3.6 vocabulary; 0 to 1.98, kept in steps of 1/64. Where a detour through a third class is cheaper
     than a weight, the detour's price is used, so that more text never counts less.

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from policies.calls import Family
-from policies.findings import Kind
+from policies.kinds import Family, Kind
+from policies.refusal.signatures import WRITTEN_BY_MODELS
 from policies.settings import (
     BreakerSettings,
     EstimateWeights,
@@ -36,7 +36,6 @@ from policies.settings_fields import (
     text,
     whole,
 )
-from policies.wire.signatures import WRITTEN_BY_MODELS
 
 DAY = 86400
 MIB = 1 << 20

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from policies.calls import Call, Role, Wire
+from policies.calls import Call
+from policies.kinds import Role, Wire
+from policies.request import media, tokens
 from policies.settings import SideRequestSettings
-from policies.wire import estimate, media
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def check(call: Call, settings: SideRequestSettings, window: int | None) -> Over
     limit = math.ceil(settings.margin * fillable)
     if len(call.body) < limit and not media.may_hold(call.body):
         return None  # a token is a byte at least
-    tokens = estimate.tokens(call.body, call.surface.wire, settings.weights)
-    if tokens < limit:
+    estimate = tokens.estimate(call.body, call.surface.wire, settings.weights)
+    if estimate < limit:
         return None
-    return Oversize(tokens, window, fillable, settings.margin, call.model)
+    return Oversize(estimate, window, fillable, settings.margin, call.model)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from policies.calls import Family
-from policies.wire import catalogue
+from policies.kinds import Family
+from policies.request import catalogue
 
 SMALLEST = 1_000
 """Tokens; a smaller number in a text is no window."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from policies.calls import Wire
+from policies.kinds import Wire
 from tests.e2e.conftest import Proxies
 from tests.e2e.lab.client import Connection
 from tests.e2e.lab.client_h2 import H2Connection
@@ -15,8 +15,8 @@ from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Hit, Place
 from tests.e2e.lab.script import Reply as Scripted
 from tests.e2e.lab.upstream import Upstream
-from tests.policies.wire.replies import Reply, corpus
-from tests.policies.wire.test_mutated_corpus import MUTATIONS, applies, plain
+from tests.policies.refusal.replies import Reply, corpus
+from tests.policies.refusal.test_mutated_corpus import MUTATIONS, applies, plain
 
 BUILT_IN = (
     "chat.qwen.ai",

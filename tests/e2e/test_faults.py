@@ -16,56 +16,56 @@ from tests.e2e.lab.wires import COMPLETIONS, PAGE, account, asked, openai, opena
 Places = Callable[..., Place]
 
 ASKING = [
-    "policies.guard:Guard.recognise",
-    "policies.guard:Guard.admit",
-    "policies.guard:Guard._remembered",
+    "policies.rules:Rules.recognise",
+    "policies.rules:Rules.admit",
+    "policies.rules:Rules._remembered",
     "policies.breaker:Breaker.admit",
-    "policies.wire.requests:read",
+    "policies.request.reading:read",
     "policies.side_requests:is_side",
-    "operations.asked:_account",
-    "operations.desk:call_of",
-    "operations.desk:Desk._forward",
-    "operations.desk:Desk._log",
+    "operations.flow_adapter:_account",
+    "operations.controller:call_of",
+    "operations.controller:Controller._forward",
+    "operations.controller:Controller._log",
 ]
 HOLDING = [
-    "policies.guard:Guard.reads",
-    "policies.guard:Guard.begin",
-    "policies.guard:Guard.heard",
-    "policies.guard:Guard.deadline",
-    "policies.guard:Guard.decide",
-    "policies.guard:Reader",
+    "policies.rules:Rules.reads",
+    "policies.rules:Rules.begin",
+    "policies.rules:Rules.heard",
+    "policies.rules:Rules.deadline",
+    "policies.rules:Rules.decide",
+    "policies.rules:Reader",
     "policies.breaker:Breaker.heard",
     "policies.breaker:Breaker.answered",
-    "policies.ledger:answered",
-    "policies.verdicts:decide",
-    "policies.wire.reader:Reader.feed",
-    "policies.wire.reader:Reader._frames",
-    "policies.wire.recognise:Recogniser.head",
-    "policies.wire.recognise:Recogniser.frame",
-    "policies.wire.frames:Framer.split",
-    "operations.desk:HeldResponse",
-    "operations.desk:head_of",
-    "operations.desk:Desk.decided",
+    "policies.accounting:answered",
+    "policies.decide:decide",
+    "policies.answer.reader:Reader.feed",
+    "policies.answer.reader:Reader._frames",
+    "policies.refusal.recogniser:Recogniser.head",
+    "policies.refusal.recogniser:Recogniser.frame",
+    "policies.answer.frames:Framer.split",
+    "operations.controller:HeldResponse",
+    "operations.controller:head_of",
+    "operations.controller:Controller.decided",
     "operations.held:HeldResponse._decided",
     "operations.held:amend",
 ]
 RUNNING = [
-    "policies.guard:Guard.streams",
-    "policies.wire.reader:Reader.tap",
-    "policies.wire.reader:Reader.tap_finish",
-    "policies.wire.tap:Tap._go_on",
-    "policies.wire.tap:Tap._release",
-    "policies.wire.suspects:near",
+    "policies.rules:Rules.streams",
+    "policies.answer.reader:Reader.tap",
+    "policies.answer.reader:Reader.tap_finish",
+    "policies.answer.tap:Tap._go_on",
+    "policies.answer.tap:Tap._release",
+    "policies.refusal.prefilter:near",
 ]
 ENDING = [
-    "policies.guard:Guard.settle",
+    "policies.rules:Rules.settle",
     "policies.breaker:Breaker.ended",
     "policies.replays:Sessions.finished",
-    "operations.notes:describe",
-    "operations.desk:Desk._settle",
-    "operations.desk:Desk.response",
+    "operations.controller:describe",
+    "operations.controller:Controller._settle",
+    "operations.controller:Controller.response",
 ]
-SELDOM = {"policies.guard:Guard.deadline", "policies.guard:Guard.streams", "policies.breaker:Breaker.heard"}
+SELDOM = {"policies.rules:Rules.deadline", "policies.rules:Rules.streams", "policies.breaker:Breaker.heard"}
 """Not asked by every answer: only where there is silence, a late first frame, a probe."""
 
 
@@ -102,7 +102,7 @@ def test_a_running_answer_passes_as_it_comes(faulty: Proxy, place: Places, name:
     assert_free(faulty, here)
 
 
-@pytest.mark.parametrize("name", [*ASKING, *HOLDING, *ENDING, "policies.wire.reader:Reader.finish", "operations.held:respond"])
+@pytest.mark.parametrize("name", [*ASKING, *HOLDING, *ENDING, "policies.answer.reader:Reader.finish", "operations.held:respond"])
 def test_a_whole_body_passes_or_is_judged_but_never_lost(faulty: Proxy, place: Places, name: str) -> None:
     here = place().then(page())
     before, mark = faults(faulty), faulty.log_lines

@@ -142,7 +142,7 @@ def half_open(web: Web, upstream: Upstream, host: str) -> Place:
     """A place whose breaker waits for its probe."""
     here = upstream.place(host).then(whole(MTOP))
     assert send(web, here, "opens") == 529
-    until(lambda: breaker(web, host)["state"] == "half", "the window's end")
+    until(lambda: breaker(web, host)["state"] == "half_open", "the window's end")
     return here
 
 
@@ -150,7 +150,7 @@ def assert_freed(web: Web, here: Place, connection: Connection) -> None:
     """The killed client is gone, and the very next request is the probe and closes the breaker."""
     with pytest.raises(ConnectionResetError):
         connection.head()
-    until(lambda: breaker(web, here.host)["state"] == "half", "the probe being free")
+    until(lambda: breaker(web, here.host)["state"] == "half_open", "the probe being free")
     before = len(here.hits)
     here.then(streamed(anthropic()))
     assert send(web, here, "next") == 200
@@ -178,7 +178,7 @@ def test_killing_a_probe_that_has_no_headers_yet_frees_it(web: Web, upstream: Up
         connection.send(asked("probe"), account(here.host))
         here.wait_hits(2)
         web.kill(web.flow(host=here.host, path=MESSAGES + "?silent"))
-        until(lambda: breaker(web, here.host)["state"] == "half", "the probe being free")
+        until(lambda: breaker(web, here.host)["state"] == "half_open", "the probe being free")
         gate.open()
         assert_freed(web, here, connection)
 

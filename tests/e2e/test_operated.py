@@ -13,16 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Proxies, upstream_rows
 from tests.e2e.lab.client import Connection, ask
-from tests.e2e.lab.operated import (
-    Reloadable,
-    breaker,
-    errors,
-    look,
-    state,
-    state_path,
-    status,
-    until,
-)
+from tests.e2e.lab.operated import Reloadable, breaker, errors, look, state, state_path, status, until
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Gate, Place
 from tests.e2e.lab.upstream import Upstream
@@ -220,7 +211,7 @@ def test_a_probe_that_runs_over_a_reload_still_closes_the_breaker(reloadable: Re
     reloadable.write_config({**CONFIG, "breaker": {"open_seconds": 1}})
     look(reloadable, here.host)
     challenged(reloadable, here, 3)
-    until(lambda: breaker(reloadable, here.host)["state"] == "half", "the window's end")
+    until(lambda: breaker(reloadable, here.host)["state"] == "half_open", "the window's end")
     here.then(streamed([gate, *frames]))
     with Connection(reloadable, here.url(MESSAGES)) as connection:
         connection.send(asked("probe"), account(here.host))

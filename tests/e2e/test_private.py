@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from mitmproxy.io import FlowReader
 
-from policies.decisions import Reason
+from policies.kinds import Reason
 from tests.e2e.conftest import Proxies, upstream_rows
 from tests.e2e.lab.client import Connection, ask
 from tests.e2e.lab.operated import get, press, state, state_path, status, until
@@ -205,7 +205,7 @@ def _refusals(client: Client, zai: Place) -> None:
 
 def _probe(client: Client, here: Place) -> None:
     assert client.ask(here, whole({"code": 3007, "msg": "captcha verify failed"}, 400), ZCODE) == 529
-    until(lambda: _row(client.proxy, here)["state"] == "half", "the window's end")
+    until(lambda: _row(client.proxy, here)["state"] == "half_open", "the window's end")
     gate = Gate()
     here.then(streamed([event({"type": "ping"}), gate, *answer()]))
     with Connection(client.proxy, client.url(here, ZCODE)) as connection:
@@ -264,7 +264,7 @@ def test_no_canary_gets_into_anything_that_is_written_or_shown(watched: Proxy, p
 
 
 def test_the_words_of_an_exception_are_not_logged_since_they_may_quote_a_body(watched: Proxy, place: Places) -> None:
-    here, mark, failing = place().then(streamed(answer())), watched.log_lines, "policies.guard:Guard.decide"
+    here, mark, failing = place().then(streamed(answer())), watched.log_lines, "policies.rules:Guard.decide"
     sent = ask(watched, here.url(MESSAGES), body("a fault"), [*HEADERS, ("x-lab-fault", failing)])
     assert sent.status == 200
     assert "LabError in judge" in watched.log_since(mark)

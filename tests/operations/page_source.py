@@ -44,7 +44,7 @@ def status(word: str = "zai", **changes: Any) -> Status:
             UpstreamRow(word, ("api.z.ai",), state="open", seconds_left=41.2, strikes=3, sent=1234, avoided=1),
             UpstreamRow("bigmodel", ("open.bigmodel.cn",)),
             UpstreamRow("zcode", ("zcode.z.ai",), state="probing", seconds_left=60),
-            UpstreamRow("zai-chat", ("chat.z.ai",), state="half"),
+            UpstreamRow("zai-chat", ("chat.z.ai",), state="half_open"),
         ),
         "decisions": (
             DecisionRow(990.0, "f", word, "anthropic", "/v1/messages", word, "breaker_open", word, 41.2, 0, 529),

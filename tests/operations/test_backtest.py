@@ -15,8 +15,8 @@ from mitmproxy import connection, http
 from mitmproxy.io import FlowReader, FlowWriter
 
 from operations.backtest import Backtest
-from policies import report
-from policies.report import Report
+from policies.research import report
+from policies.research.report import Report
 from tests.policies.exchanges import MTOP, settings
 
 REFUSALS = {

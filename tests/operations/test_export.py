@@ -9,13 +9,13 @@ from mitmproxy import http
 from mitmproxy.test import tflow
 
 from operations.commands import Commands
-from operations.desk import Desk
+from operations.controller import Controller
 from tests.policies.exchanges import OK, settings
 
 
 class Owner:
     def __init__(self, text: str = "") -> None:
-        self.desk: Desk | None = Desk(settings(text), {})
+        self.controller: Controller | None = Controller(settings(text), {})
 
 
 def exported(url: str, status: int, body: bytes, kind: str = "application/json", text: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from mitmproxy import http
 from mitmproxy.test import tflow
 
 import held_stream
-from operations import desk
+from operations import controller
 from operations.actions import settle_killed
 from operations.held import HeldResponse
 from policies.decisions import Commit
@@ -21,12 +21,12 @@ BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> desk.Desk:
+def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
     monkeypatch.setattr(held_stream, "holds", lambda _: True)
-    return desk.Desk(settings(), {})
+    return controller.Controller(settings(), {})
 
 
-def begun(here: desk.Desk) -> tuple[http.HTTPFlow, HeldResponse]:
+def begun(here: controller.Controller) -> tuple[http.HTTPFlow, HeldResponse]:
     """A flow whose upstream's headers have come."""
     flow = tflow.tflow()
     flow.request = http.Request.make("POST", "https://api.z.ai/api/anthropic/v1/messages", b'{"model":"glm-5.2"}')
@@ -40,14 +40,14 @@ def begun(here: desk.Desk) -> tuple[http.HTTPFlow, HeldResponse]:
     return flow, hold
 
 
-def kill(here: desk.Desk, flow: http.HTTPFlow) -> None:
+def kill(here: controller.Controller, flow: http.HTTPFlow) -> None:
     flow.kill()  # type: ignore[no-untyped-call]
     settle_killed(here)
     assert flow not in here.live
     assert flow.response
 
 
-def test_its_hold_judges_on_until_the_layer_hears_of_it(here: desk.Desk) -> None:
+def test_its_hold_judges_on_until_the_layer_hears_of_it(here: controller.Controller) -> None:
     flow, hold = begun(here)
     assert hold.feed(PING) is None
     kill(here, flow)
@@ -58,7 +58,7 @@ def test_its_hold_judges_on_until_the_layer_hears_of_it(here: desk.Desk) -> None
     assert here.counters.freeze().faults == {}
 
 
-def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: desk.Desk) -> None:
+def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: controller.Controller) -> None:
     flow, hold = begun(here)
     assert hold.feed(BEGUN) == Commit()
     assert hold(BEGUN) == [BEGUN]
@@ -70,18 +70,18 @@ def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: desk.Desk) -
     assert here.counters.freeze().faults == {}
 
 
-def test_evidence_has_the_time_of_the_request(here: desk.Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evidence_has_the_time_of_the_request(here: controller.Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: 100.0, time=lambda: 5000.0)
-    monkeypatch.setattr(desk, "time", clock)
+    monkeypatch.setattr(controller, "time", clock)
     flow, hold = begun(here)
     assert hold.feed(BEGUN) == Commit()
     clock.monotonic, clock.time = lambda: 130.0, lambda: 5030.0
     here.response(flow)
-    here.notebook.wait()
-    assert [record.wall for record in here.memory.evidence.records()] == [5000.0]
+    here.evidence_log.wait()
+    assert [record.wall for record in here.state.evidence.records()] == [5000.0]
 
 
-def test_what_held_an_answer_is_let_go_at_its_end(here: desk.Desk) -> None:
+def test_what_held_an_answer_is_let_go_at_its_end(here: controller.Controller) -> None:
     flow, hold = begun(here)
     assert hold.feed(BEGUN) == Commit()
     hold(BEGUN)

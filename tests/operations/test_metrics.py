@@ -98,13 +98,13 @@ def test_the_buckets_of_the_hold_are_cumulative() -> None:
 
 def test_an_upstream_with_a_breaker_for_each_account_shows_the_gravest() -> None:
     rows = (
-        UpstreamRow("zai", state="half", account="aa", strikes=1),
+        UpstreamRow("zai", state="half_open", account="aa", strikes=1),
         UpstreamRow("zai", state="open", account="bb", seconds_left=5, strikes=3),
         UpstreamRow("zai", state="closed", account="cc"),
     )
     status = Status(0.0, "1", "enforce", rows)
     assert value(status, "breakwater_breaker_state", upstream="zai", state="open") == 1
-    assert value(status, "breakwater_breaker_state", upstream="zai", state="half") == 0
+    assert value(status, "breakwater_breaker_state", upstream="zai", state="half_open") == 0
     assert value(status, "breakwater_breaker_seconds_left", upstream="zai") == 5
     assert value(status, "breakwater_breaker_strikes", upstream="zai") == 3
 

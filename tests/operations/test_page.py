@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from operations import page
 from operations.page import HOST
+from operations.page_text import WORDS
 from operations.status import Counters, DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
-from operations.words import WORDS
 from tests.operations.page_source import Ask, SourceStub, status
 
 NASTY = "<script>alert('x')</script>\"&"

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from policies.answer.head import Head
 from policies.calls import Call
 from policies.decisions import Admission, Decision, Forward
 from policies.exchange import Exchange
-from policies.guard import Guard
-from policies.memory import Memory
+from policies.request import reading, side_request_rows
+from policies.request.surfaces import BUILT_IN
+from policies.rules import Rules
 from policies.settings import Settings
 from policies.settings_file import parse
-from policies.wire import requests, traits
-from policies.wire.head import Head
-from policies.wire.surfaces import BUILT_IN
+from policies.state import State
 
 MTOP = json.dumps(
     {
@@ -47,19 +47,19 @@ def settings(text: str = "") -> Settings:
 
 
 @dataclass
-class Desk:
+class Controller:
     """A guard with a clock."""
 
     text: str = ""
     now: float = 1000.0
-    guard: Guard = field(init=False)
+    rules: Rules = field(init=False)
 
     def __post_init__(self) -> None:
-        self.guard = Guard(Memory.fresh(settings(self.text), b"k" * 32))
+        self.rules = Rules(State.fresh(settings(self.text), b"k" * 32))
 
     @property
-    def memory(self) -> Memory:
-        return self.guard.memory
+    def state(self) -> State:
+        return self.rules.state
 
     @property
     def wall(self) -> float:
@@ -67,10 +67,10 @@ class Desk:
 
     def call(self, where: str, body: dict[str, Any] | bytes, account: str = "a", path: str = "", **headers: str) -> Call:
         host, usual = SURFACES[where]
-        surface = self.guard.recognise(host, 443, "POST", path or usual, lambda name: headers.get(name, ""))
+        surface = self.rules.recognise(host, 443, "POST", path or usual, lambda name: headers.get(name, ""))
         assert surface
         raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
-        return requests.read(
+        return reading.read(
             surface,
             "POST",
             path or usual,
@@ -80,7 +80,7 @@ class Desk:
             size=len(raw),
             account=account,
             hashed=lambda text: f"h({len(text)})",
-            traits=traits.BUILT_IN,
+            traits=side_request_rows.BUILT_IN,
         )
 
     def ask(self, where: str = "zai", text: str = "hi", *, account: str = "a", **extra: Any) -> tuple[Exchange, Admission]:
@@ -89,7 +89,7 @@ class Desk:
         body = {"model": "glm-5.3", "max_tokens": 32000, "messages": [{"role": "user", "content": text}], **extra}
         call = self.call(where, body, account, path, **headers)
         ex = Exchange(f"flow-{next(_ids)}", call, self.now, SURFACES[where][0])
-        return ex, self.guard.admit(ex, self.now, self.wall)
+        return ex, self.rules.admit(ex, self.now, self.wall)
 
     def sent(self, where: str = "zai", text: str = "hi", **more: Any) -> Exchange:
         ex, admission = self.ask(where, text, **more)
@@ -99,13 +99,13 @@ class Desk:
     def reply(self, ex: Exchange, body: bytes, status: int = 200, *, cut: bool = False, **headers: str) -> Decision:
         """The whole answer at once; the decision that was made over it."""
         fields = {"content-type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
-        self.guard.begin(ex, Head(status, tuple(fields.items())), self.now)
+        self.rules.begin(ex, Head(status, tuple(fields.items())), self.now)
         assert ex.reader
         finding = (ex.reader.feed(body) if body else None) or ex.reader.finish(cut=cut)
-        return self.guard.decide(ex, finding, self.now, self.wall)
+        return self.rules.decide(ex, finding, self.now, self.wall)
 
     def settle(self, ex: Exchange) -> None:
-        self.guard.settle(ex, self.now, self.wall)
+        self.rules.settle(ex, self.now, self.wall)
 
     def turn(self, where: str = "zai", text: str = "hi", body: bytes = OK, status: int = 200, **more: Any) -> Decision:
         ex = self.sent(where, text, **more)

@@ -17,7 +17,7 @@ import pytest
 
 from policies.decisions import Commit, Decision, Refuse, Replace
 from policies.exchange import Exchange
-from tests.policies.exchanges import MTOP, OK, Desk
+from tests.policies.exchanges import MTOP, OK, Controller
 
 BAD_SECONDS = 70.0
 LATENCY = 0.05
@@ -123,7 +123,7 @@ class Afternoon:
     """The upstream, the guard and the clients, one event at a time."""
 
     def __init__(self, where: str, form: str, text: str = "") -> None:
-        self.desk = Desk(text, now=0.0)
+        self.controller = Controller(text, now=0.0)
         self.where, self.form = where, FORMS[form]
         self.sends: Counter[str] = Counter()
         self.tries: Counter[str] = Counter()
@@ -136,7 +136,7 @@ class Afternoon:
 
     def passes(self) -> Afternoon:
         while self._events:
-            self.desk.now, _, event = heapq.heappop(self._events)
+            self.controller.now, _, event = heapq.heappop(self._events)
             event()
         return self
 
@@ -152,28 +152,28 @@ class Afternoon:
         if isinstance(step, Send):
             self._send(name, client, account, more, step)
         else:
-            self._later(self.desk.now + step, lambda: self._woken(name, client, account, more))
+            self._later(self.controller.now + step, lambda: self._woken(name, client, account, more))
 
     def _woken(self, name: str, client: Client, account: str, more: dict[str, Any]) -> None:
         self._go_on(name, client, None, account, more)
 
     def _send(self, name: str, client: Client, account: str, more: dict[str, Any], step: Send) -> None:
         self.tries[name] += 1
-        ex, admission = self.desk.ask(self.where, f"turn of {name}", account=account, **{**more, **step.more})
+        ex, admission = self.controller.ask(self.where, f"turn of {name}", account=account, **{**more, **step.more})
         if isinstance(admission, Refuse):
-            self.desk.settle(ex)
+            self.controller.settle(ex)
             self._go_on(name, client, self._told(admission), account, more)
             return
         self.sends[name] += 1
-        bad = self.desk.now < BAD_SECONDS
-        self._later(self.desk.now + LATENCY, lambda: self._reply(name, client, account, more, ex, bad=bad))
+        bad = self.controller.now < BAD_SECONDS
+        self._later(self.controller.now + LATENCY, lambda: self._reply(name, client, account, more, ex, bad=bad))
 
     def _reply(
         self, name: str, client: Client, account: str, more: dict[str, Any], ex: Exchange, *, bad: bool
     ) -> None:
         status, body, kind = self.form if bad else (200, OK, "application/json")
-        decision = self.desk.reply(ex, body, status, content_type=kind)
-        self.desk.settle(ex)
+        decision = self.controller.reply(ex, body, status, content_type=kind)
+        self.controller.settle(ex)
         self._go_on(name, client, self._told(decision), account, more)
 
     def _told(self, decision: Decision | Refuse) -> Told:

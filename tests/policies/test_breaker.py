@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from policies.breaker import LEASE_SECONDS, Breaker, Pass, Refused, State, Transition, tell
-from policies.breaker_table import TRANSITIONS, Event
+from policies.breaker import LEASE_SECONDS, TRANSITIONS, Breaker, BreakerState, Event, Permit, Refused, Transition, tell
 from policies.breakers import Breakers
-from policies.calls import Family
+from policies.kinds import Family
 from policies.settings import BreakerSettings, RetryAfterSettings, Settings, Upstream
 
 CAP = 59
 START = 1000.0
-CLOSED, OPEN, HALF, PROBING = State.CLOSED, State.OPEN, State.HALF, State.PROBING
+CLOSED, OPEN, HALF_OPEN, PROBING = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.PROBING
 
 
-def passed(breaker: Breaker, now: float) -> Pass:
-    pass_ = breaker.admit(now)
-    assert isinstance(pass_, Pass)
-    return pass_
+def passed(breaker: Breaker, now: float) -> Permit:
+    permit = breaker.admit(now)
+    assert isinstance(permit, Permit)
+    return permit
 
 
 def refused(breaker: Breaker, now: float) -> Refused:
@@ -43,7 +42,7 @@ def opened(now: float = START, **settings: Any) -> Breaker:
 class Case:
     """A breaker in a state, with a pass that it knows (where the state has one) and one of before."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: BreakerState) -> None:
         self.breaker = Breaker(BreakerSettings(), CAP, upstream="zai")
         self.old = passed(self.breaker, START)
         self.now = START + 1
@@ -78,7 +77,7 @@ EVENTS: dict[str, Callable[[Case], object]] = {
 }
 
 # state, event -> state after, strikes after (of the one before), reason of the transition
-MOVES: dict[tuple[State, str], tuple[State, int, str]] = {
+MOVES: dict[tuple[BreakerState, str], tuple[BreakerState, int, str]] = {
     (CLOSED, "answered"): (CLOSED, 0, ""),
     (CLOSED, "challenged"): (CLOSED, 2, ""),
     (CLOSED, "opened by hand"): (OPEN, 1, "opened_by_hand"),
@@ -87,13 +86,13 @@ MOVES: dict[tuple[State, str], tuple[State, int, str]] = {
     (OPEN, "opened by hand"): (OPEN, 0, "opened_by_hand"),
     (OPEN, "closed by hand"): (CLOSED, 0, "closed_by_hand"),
     (OPEN, "reset by hand"): (CLOSED, 0, "reset_by_hand"),
-    (HALF, "a request"): (PROBING, 0, ""),
-    (HALF, "opened by hand"): (OPEN, 0, "opened_by_hand"),
-    (HALF, "closed by hand"): (CLOSED, 0, "closed_by_hand"),
-    (HALF, "reset by hand"): (CLOSED, 0, "reset_by_hand"),
+    (HALF_OPEN, "a request"): (PROBING, 0, ""),
+    (HALF_OPEN, "opened by hand"): (OPEN, 0, "opened_by_hand"),
+    (HALF_OPEN, "closed by hand"): (CLOSED, 0, "closed_by_hand"),
+    (HALF_OPEN, "reset by hand"): (CLOSED, 0, "reset_by_hand"),
     (PROBING, "answered"): (CLOSED, 0, "answered"),
     (PROBING, "challenged"): (OPEN, 1, "probe_challenged"),
-    (PROBING, "ended"): (HALF, 0, "ended_otherwise"),
+    (PROBING, "ended"): (HALF_OPEN, 0, "ended_otherwise"),
     (PROBING, "opened by hand"): (OPEN, 0, "opened_by_hand"),
     (PROBING, "closed by hand"): (CLOSED, 0, "closed_by_hand"),
     (PROBING, "reset by hand"): (CLOSED, 0, "reset_by_hand"),
@@ -101,8 +100,8 @@ MOVES: dict[tuple[State, str], tuple[State, int, str]] = {
 
 
 @pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("state", State)
-def test_every_event_in_every_state_does_what_the_table_says_and_else_nothing(state: State, event: str) -> None:
+@pytest.mark.parametrize("state", BreakerState)
+def test_every_event_in_every_state_does_what_the_table_says_and_else_nothing(state: BreakerState, event: str) -> None:
     case = Case(state)
     strikes = 1 if state is CLOSED else 0
     before = case.breaker.state(case.now)
@@ -122,7 +121,7 @@ def test_every_event_in_every_state_does_what_the_table_says_and_else_nothing(st
 
 
 def test_each_state_has_a_row_and_each_event_a_cell() -> None:
-    assert set(TRANSITIONS) == set(State)
+    assert set(TRANSITIONS) == set(BreakerState)
     assert {event for row in TRANSITIONS.values() for event in row} == set(Event)
 
 
@@ -146,11 +145,11 @@ def test_an_answer_in_between_starts_the_row_again() -> None:
 
 def test_the_resends_of_one_request_are_one_strike() -> None:
     breaker = Breaker(BreakerSettings(strikes=2), CAP)
-    pass_ = passed(breaker, START)
+    permit = passed(breaker, START)
     for _ in range(5):
-        breaker.challenged(pass_, START)
+        breaker.challenged(permit, START)
     breaker.answered(passed(breaker, START), START)
-    breaker.challenged(pass_, START)
+    breaker.challenged(permit, START)
     assert breaker.state(START).strikes == 0
 
 
@@ -165,9 +164,9 @@ def test_only_the_first_answer_frame_of_a_request_clears() -> None:
 
 def test_a_challenge_after_the_first_answer_frame_is_a_strike() -> None:
     breaker = Breaker(BreakerSettings(), CAP)
-    pass_ = passed(breaker, START)
-    breaker.answered(pass_, START)
-    breaker.challenged(pass_, START)
+    permit = passed(breaker, START)
+    breaker.answered(permit, START)
+    breaker.challenged(permit, START)
     assert breaker.state(START).strikes == 1
 
 
@@ -231,11 +230,11 @@ def test_a_probe_that_lapsed_changes_nothing_any_more(outcome: str) -> None:
     lapsed = passed(breaker, START + 59)
     late = START + 59 + LEASE_SECONDS
     assert getattr(breaker, outcome)(lapsed, late) is None
-    assert breaker.state(late).state is HALF
+    assert breaker.state(late).state is HALF_OPEN
     successor = passed(breaker, late)
     assert getattr(breaker, outcome)(lapsed, late) is None
     breaker.heard(lapsed, late + 60)
-    assert breaker.state(late + LEASE_SECONDS).state is HALF, "the lapsed probe must not keep its successor's lease"
+    assert breaker.state(late + LEASE_SECONDS).state is HALF_OPEN, "the lapsed probe must not keep its successor's lease"
     assert successor.probe
 
 
@@ -264,7 +263,7 @@ def test_a_preparation_step_passes_between_window_and_probe_without_taking_it() 
     breaker = opened()
     assert breaker.preparation(START) == Refused(59.0, probe_out=False)
     assert breaker.preparation(START + 59) is None
-    assert breaker.state(START + 59).state is HALF
+    assert breaker.state(START + 59).state is HALF_OPEN
     assert passed(breaker, START + 59).probe
     assert breaker.preparation(START + 60) == Refused(59.0, probe_out=True)
 
@@ -386,7 +385,7 @@ def test_one_an_account_where_the_upstream_says_so() -> None:
     breakers = Breakers(settings_of(PER_ACCOUNT))
     strike(breakers.of("pool", "a"))
     assert isinstance(breakers.of("pool", "a").admit(START), Refused)
-    assert isinstance(breakers.of("pool", "b").admit(START), Pass)
+    assert isinstance(breakers.of("pool", "b").admit(START), Permit)
 
 
 def test_accounts_are_bounded_and_an_open_one_stays_while_others_exist() -> None:
@@ -458,9 +457,9 @@ def test_what_is_under_way_with_a_dropped_breaker_counts_for_nothing() -> None:
     breakers.of("pool", "b")  # makes room
     by_account_now = dataclasses.replace(PER_ACCOUNT, name="zai", hosts=("zai.test",))
     breakers.update(settings_of(PER_ACCOUNT, by_account_now, breaker=at_once), START)
-    for breaker, pass_ in zip(dropped, passes, strict=True):
+    for breaker, permit in zip(dropped, passes, strict=True):
         assert breaker not in breakers.all()
-        assert breaker.challenged(pass_, START) is None
+        assert breaker.challenged(permit, START) is None
         assert breaker.current(START) is CLOSED
 
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from policies.breaker import LEASE_SECONDS, Breaker, Pass, Refused, State, tell
+from policies.breaker import LEASE_SECONDS, Breaker, BreakerState, Permit, Refused, tell
 from policies.settings import BreakerSettings
 
 WAITS = st.one_of(
@@ -20,7 +20,7 @@ WAITS = st.one_of(
 class BreakerMachine(RuleBasedStateMachine):
     """The model keeps what must hold: who is the probe, when it was last heard, which passes are of the past."""
 
-    passes: Bundle[Pass] = Bundle("passes")
+    passes: Bundle[Permit] = Bundle("passes")
 
     @initialize(
         strikes=st.integers(1, 4),
@@ -31,12 +31,12 @@ class BreakerMachine(RuleBasedStateMachine):
         self.now = 1000.0
         self.cap = cap
         self.breaker = Breaker(BreakerSettings(strikes=strikes, open_seconds=open_seconds), cap)
-        self.probe: Pass | None = None
+        self.probe: Permit | None = None
         self.heard_at = 0.0
-        self.dead: set[Pass] = set()
-        self.alive: set[Pass] = set()
+        self.dead: set[Permit] = set()
+        self.alive: set[Permit] = set()
 
-    def view(self) -> State:
+    def view(self) -> BreakerState:
         return self.breaker.state(self.now).state
 
     def bury(self) -> None:
@@ -59,12 +59,12 @@ class BreakerMachine(RuleBasedStateMachine):
         before = self.view()
         answer = self.breaker.admit(self.now)
         if isinstance(answer, Refused):
-            assert before in (State.OPEN, State.PROBING)
+            assert before in (BreakerState.OPEN, BreakerState.PROBING)
             assert answer.probe_out == (self.probe is not None)
             assert 1 <= tell(answer.left, self.cap) <= self.cap
             return multiple()
-        assert before in (State.CLOSED, State.HALF)
-        assert answer.probe == (before is State.HALF)
+        assert before in (BreakerState.CLOSED, BreakerState.HALF_OPEN)
+        assert answer.probe == (before is BreakerState.HALF_OPEN)
         if answer.probe:
             assert self.probe is None, "two probes"
             self.probe, self.heard_at = answer, self.now
@@ -75,43 +75,43 @@ class BreakerMachine(RuleBasedStateMachine):
     def preparation(self) -> None:
         before = self.breaker.state(self.now)
         refused = self.breaker.preparation(self.now)
-        assert (refused is not None) == (before.state in (State.OPEN, State.PROBING))
+        assert (refused is not None) == (before.state in (BreakerState.OPEN, BreakerState.PROBING))
         assert self.breaker.state(self.now) == before
 
-    @rule(pass_=passes)
-    def byte(self, pass_: Pass) -> None:
-        self.breaker.heard(pass_, self.now)
-        if pass_ == self.probe:
+    @rule(permit=passes)
+    def byte(self, permit: Permit) -> None:
+        self.breaker.heard(permit, self.now)
+        if permit == self.probe:
             self.heard_at = self.now
 
-    @rule(pass_=passes, outcome=st.sampled_from(["answered", "challenged", "ended"]))
-    def outcome(self, pass_: Pass, outcome: str) -> None:
+    @rule(permit=passes, outcome=st.sampled_from(["answered", "challenged", "ended"]))
+    def outcome(self, permit: Permit, outcome: str) -> None:
         before = self.breaker.state(self.now)
-        transition = getattr(self.breaker, outcome)(pass_, self.now)
+        transition = getattr(self.breaker, outcome)(permit, self.now)
         after = self.breaker.state(self.now)
-        if pass_ in self.dead:
+        if permit in self.dead:
             assert transition is None
             assert after == before, "a request of the past moved the breaker"
-        if pass_ == self.probe:
-            assert after.state is {"answered": State.CLOSED, "challenged": State.OPEN, "ended": State.HALF}[outcome]
+        if permit == self.probe:
+            assert after.state is {"answered": BreakerState.CLOSED, "challenged": BreakerState.OPEN, "ended": BreakerState.HALF_OPEN}[outcome]
             self.probe = None
-        if transition is not None and after.state in (State.OPEN, State.HALF):
+        if transition is not None and after.state in (BreakerState.OPEN, BreakerState.HALF_OPEN):
             self.bury()
         if outcome == "ended":
-            self.alive.discard(pass_)
-            self.dead.add(pass_)
+            self.alive.discard(permit)
+            self.dead.add(permit)
 
-    @rule(pass_=passes)
-    def challenged_again(self, pass_: Pass) -> None:
-        self.outcome(pass_, "challenged")
+    @rule(permit=passes)
+    def challenged_again(self, permit: Permit) -> None:
+        self.outcome(permit, "challenged")
         before = self.breaker.state(self.now)
-        assert self.breaker.challenged(pass_, self.now) is None
+        assert self.breaker.challenged(permit, self.now) is None
         assert self.breaker.state(self.now) == before
 
     @rule(command=st.sampled_from(["open", "close", "reset"]))
     def by_hand(self, command: str) -> None:
         getattr(self.breaker, command)(self.now)
-        assert self.view() is (State.OPEN if command == "open" else State.CLOSED)
+        assert self.view() is (BreakerState.OPEN if command == "open" else BreakerState.CLOSED)
         if command == "close":
             self.probe = None
         else:
@@ -125,27 +125,27 @@ class BreakerMachine(RuleBasedStateMachine):
         if row is not None:
             assert fresh.load(row, 1.7e9, self.now)
             assert abs(fresh.state(self.now).left - left) < 0.001
-            assert fresh.state(self.now).state in (State.OPEN, State.HALF)
+            assert fresh.state(self.now).state in (BreakerState.OPEN, BreakerState.HALF_OPEN)
 
     @rule(target=passes)
-    def come_back_much_later(self) -> Pass:
+    def come_back_much_later(self) -> Permit:
         """Whatever happened: a window and a lease without a word, and whoever asks may send."""
         self.wait(self.breaker.window + LEASE_SECONDS)
         answer = self.request()
-        assert isinstance(answer, Pass)
+        assert isinstance(answer, Permit)
         return answer
 
     @invariant()
     def a_probe_is_out_exactly_while_it_is_live(self) -> None:
         view = self.breaker.state(self.now)
-        assert (view.state is State.PROBING) == (self.probe is not None) == (view.probe_age is not None)
+        assert (view.state is BreakerState.PROBING) == (self.probe is not None) == (view.probe_age is not None)
         assert 0 <= view.left <= self.breaker.window + 0.001
 
     def teardown(self) -> None:
         if hasattr(self, "breaker"):
             later = self.now + self.breaker.window + LEASE_SECONDS
-            assert isinstance(self.breaker.admit(later), Pass)
-            assert isinstance(self.breaker.admit(later + self.breaker.window + LEASE_SECONDS), Pass)
+            assert isinstance(self.breaker.admit(later), Permit)
+            assert isinstance(self.breaker.admit(later + self.breaker.window + LEASE_SECONDS), Permit)
 
 
 BreakerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

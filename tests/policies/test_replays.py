@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
 
-from policies.findings import ANSWER, Challenge, Finding, Kind
+from policies.findings import ANSWER, Finding
+from policies.kinds import Challenge, Kind
 from policies.replays import Again, Attempt, Replays, Sessions, Step, Stop, Why, forbidden, is_replay, pace
 from policies.settings import ReplaySettings
 

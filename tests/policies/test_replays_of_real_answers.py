@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from policies.findings import Kind
+from policies.kinds import Kind
+from policies.refusal.recogniser import Recogniser
 from policies.replays import Again, Attempt, Replays, Step, Stop, Why
 from policies.settings import ReplaySettings
-from policies.wire.recognise import Recogniser
-from tests.policies.wire.replies import Reply, corpus, read
+from tests.policies.refusal.replies import Reply, corpus, read
 
 SENT_AGAIN = {
     # zcode 3007, the only challenge that is

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.calls import Family
+from policies.kinds import Family
 from policies.settings import (
     BreakerSettings,
     EstimateWeights,

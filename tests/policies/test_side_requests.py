@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.calls import Call, Family, Role, Surface, Wire
+from policies.calls import Call, Surface
+from policies.kinds import Family, Role, Wire
+from policies.request import tokens
 from policies.settings import SideRequestSettings, TraitRow
 from policies.side_requests import check, effective_window, is_side
-from policies.wire import estimate
-from tests.policies.wire.test_requests import RECORDED, SURFACE, read, recorded
+from tests.policies.request.test_reading import RECORDED, SURFACE, read, recorded
 
 DEFAULTS = SideRequestSettings()
 OPENAI = Surface("zai", Family.ZAI, Wire.OPENAI, Role.GENERATION)
@@ -94,7 +95,7 @@ def test_the_rule_can_be_turned_off() -> None:
 def test_an_oversize_side_request_is_refused_with_its_figures() -> None:
     over = check(side(20_000), DEFAULTS, 8_000)
     assert over is not None
-    assert over.estimate == estimate.tokens(side(20_000).body, Wire.ANTHROPIC, DEFAULTS.weights) > 20_000
+    assert over.estimate == tokens.estimate(side(20_000).body, Wire.ANTHROPIC, DEFAULTS.weights) > 20_000
     assert (over.window, over.effective_window, over.margin, over.model) == (8_000, 8_000, 1.25, "glm-4.6")
 
 
@@ -108,11 +109,11 @@ def test_a_title_request_with_a_whole_history_is_refused_and_a_new_one_is_not() 
 
 def test_a_request_that_fits_its_margin_goes_on() -> None:
     call = side(5_000)
-    tokens = estimate.tokens(call.body, Wire.ANTHROPIC, DEFAULTS.weights)
-    assert check(call, replace(DEFAULTS, margin=1.0), tokens) is not None
-    assert check(call, replace(DEFAULTS, margin=1.0), tokens + 1) is None
-    assert check(call, DEFAULTS, int(tokens / 1.25) - 1) is not None
-    assert check(call, DEFAULTS, int(tokens / 1.25) + 1) is None
+    estimate = tokens.estimate(call.body, Wire.ANTHROPIC, DEFAULTS.weights)
+    assert check(call, replace(DEFAULTS, margin=1.0), estimate) is not None
+    assert check(call, replace(DEFAULTS, margin=1.0), estimate + 1) is None
+    assert check(call, DEFAULTS, int(estimate / 1.25) - 1) is not None
+    assert check(call, DEFAULTS, int(estimate / 1.25) + 1) is None
 
 
 def test_an_unknown_window_refuses_nothing() -> None:
@@ -162,7 +163,7 @@ def test_a_request_whose_bytes_cannot_reach_the_window_is_not_estimated(monkeypa
     def never(*_: object) -> int:
         raise AssertionError("estimated")
 
-    monkeypatch.setattr("policies.wire.estimate.tokens", never)
+    monkeypatch.setattr("policies.request.tokens.estimate", never)
     assert check(side(1_000), DEFAULTS, 200_000) is None
 
 

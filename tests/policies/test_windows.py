@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import windows
-from policies.calls import Family
+from policies.kinds import Family
 from policies.windows import Window, Windows
 
 NOW = 1_790_000_000.0

@@ -10,7 +10,7 @@ from typing import Any
 from mitmproxy.http import HTTPFlow, Response
 
 import held_stream
-from operations.desk import Desk
+from operations.controller import Controller
 
 most = 0
 obey: Any = held_stream.HeldStream._obey
@@ -29,9 +29,9 @@ def request(flow: HTTPFlow) -> None:
     if flow.request.host == "census.test":
         gc.collect()
         layers = [each for each in gc.get_objects() if isinstance(each, held_stream.HeldHttpLayer)]
-        desks = [each for each in gc.get_objects() if isinstance(each, Desk)]
+        desks = [each for each in gc.get_objects() if isinstance(each, Controller)]
         found = {
-            "live": sum(len(desk.live) for desk in desks),
+            "live": sum(len(controller.live) for controller in desks),
             "streams": sum(len(layer.streams) for layer in layers),
             "aliases": sum(number >= 2**32 for layer in layers for number in layer.streams),
             "waking": sum(len(layer.command_sources) for layer in layers),

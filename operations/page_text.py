@@ -1,0 +1,85 @@
+"""The words of the status page, in English and Chinese."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+LANGUAGES = ("en", "zh")
+
+_ROWS = (
+    # key, English, 中文
+    ("title", "Breakwater", "Breakwater"),
+    ("mode_enforce", "enforcing", "生效中"),
+    ("mode_observe", "observing only", "仅观察"),
+    ("updated", "as of", "更新于"),
+    ("stale", "not reachable since", "失去连接，最后更新于"),
+    ("all_clear", "Every upstream is open to traffic.", "所有上游均正常放行。"),
+    ("paused_one", "1 upstream is paused.", "1 个上游已暂停。"),
+    ("paused_many", "{n} upstreams are paused.", "{n} 个上游已暂停。"),
+    ("on_trial", "One is on trial: a single request decides.", "有上游正在试探：由一个请求决定是否恢复。"),
+    ("sent", "sent upstream", "已发往上游"),
+    ("avoided", "sends avoided", "已避免的发送"),
+    ("replaced", "answers told truthfully", "已如实改写的应答"),
+    ("resent", "re-sent in place", "就地重发"),
+    ("upstreams", "Upstreams", "上游"),
+    ("upstream", "Upstream", "上游"),
+    ("state", "State", "状态"),
+    ("closed", "passing", "放行"),
+    ("open", "paused", "暂停"),
+    ("probing", "on trial", "试探中"),
+    ("half_open", "next one is the trial", "下一个请求将试探"),
+    ("left", "{n} s left", "剩余 {n} 秒"),
+    ("left_minutes", "{n} min left", "剩余 {n} 分钟"),
+    ("strikes", "Strikes", "连续被拒"),
+    ("strikes_of", "{n} of {of} challenges in a row", "连续质询 {n} 次，满 {of} 次即暂停"),
+    ("col_sent", "Sent", "已发送"),
+    ("col_avoided", "Avoided", "已避免"),
+    ("challenges", "Challenges", "质询"),
+    ("account", "Account", "账号"),
+    ("do_open", "Pause", "暂停"),
+    ("do_close", "Let through", "放行"),
+    ("do_reset", "Reset", "重置"),
+    ("do_forget", "Forget", "忘记"),
+    ("hint_open", "Refuse requests to {name} for one window", "在一个时间窗内拒绝发往 {name} 的请求"),
+    ("hint_close", "Close the breaker of {name} now", "立即关闭 {name} 的熔断器"),
+    (
+        "hint_reset",
+        "Clear strikes, breaker and remembered refusals of {name}",
+        "清除 {name} 的计数、熔断与已记住的拒绝",
+    ),
+    ("hint_forget", "Forget the window of {name}", "忘记 {name} 的窗口"),
+    ("decisions", "Recent decisions", "最近的决定"),
+    ("time", "Time", "时间"),
+    ("finding", "Finding", "判定"),
+    ("reason", "Reason", "原因码"),
+    ("status", "Status", "状态码"),
+    ("wait", "Wait told", "告知等待"),
+    ("attempts", "Sends", "发送次数"),
+    ("seconds", "{n} s", "{n} 秒"),
+    ("no_decisions", "Nothing had to be decided yet.", "暂无需要决定的请求。"),
+    ("windows", "Learnt context windows", "学到的上下文窗口"),
+    ("model", "Model", "模型"),
+    ("thinking", "thinking", "思考"),
+    ("tokens", "Tokens", "词元数"),
+    ("source", "Stated by", "来源"),
+    ("expires", "Expires", "过期时间"),
+    ("no_windows", "No overflow text has stated a window.", "尚无溢出信息给出窗口大小。"),
+    ("refusals", "Remembered refusals", "已记住的拒绝"),
+    ("kind", "Kind", "类型"),
+    ("for_another", "Remembered for", "剩余时间"),
+    ("no_refusals", "None.", "无。"),
+    ("more", "and {n} more", "另有 {n} 条"),
+    ("report", "Evidence", "证据"),
+    ("no_report", "Too few exchanges yet.", "样本尚不足。"),
+    ("faults", "Faults of our own", "自身故障"),
+    ("faults_say", "Traffic concerned went through unchanged.", "相关流量已原样放行。"),
+    ("times", "{n} times", "{n} 次"),
+    ("machine", "For machines:", "机器可读："),
+)
+
+WORDS = MappingProxyType(
+    {
+        "en": MappingProxyType({key: english for key, english, _ in _ROWS}),
+        "zh": MappingProxyType({key: chinese for key, _, chinese in _ROWS}),
+    },
+)

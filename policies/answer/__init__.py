@@ -1,0 +1,1 @@
+"""Reading an answer: head, encodings, frames, documents and shapes; ``reader.Reader`` puts them together."""

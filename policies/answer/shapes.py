@@ -1,0 +1,260 @@
+"""The shape of a JSON object of an upstream: an answer, part of one, preamble, or a word of failure.
+
+Only keys and the types of their values are looked at, never what a model wrote in them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from policies.answer.frames import Frame
+from policies.findings import ANSWER, Finding
+from policies.kinds import Kind
+
+SUCCESS_CODES = frozenset({"", "0", "200", "20000", "ok", "success", "null", "none", "successful"})
+PREAMBLE_TYPES = frozenset(
+    {
+        "ping",
+        "message_start",
+        "response.created",
+        "response.in_progress",
+        "response.queued",
+        "keepalive",
+        "keep_alive",
+        "heartbeat",
+    }
+)
+PREAMBLE_KEYS = ("response.created", "response.info", "response.in_progress")
+ANSWER_TYPES = ("message", "content_block_", "message_delta", "message_stop", "response.", "completion")
+ANSWER_KEYS = (
+    "choices",
+    "output",
+    "candidates",
+    "images",
+    "task_id",
+    "task_status",
+    "video_result",
+    "embedding",
+    "content",
+)
+QUIET_KEYS = frozenset({"role", "phase", "status", "name"})
+"""Of a delta: say nothing, whatever their values."""
+FAILED_TYPES = frozenset({"response.failed", "response.error"})
+ANSWER_OBJECTS = (
+    "chat.completion",
+    "text_completion",
+    "response",
+    "list",
+    "video",
+    "image",
+    "message",
+    "model",
+    "embedding",
+)
+FINISH_REASONS = {
+    "sensitive": Kind.FILTER,
+    "content_filter": Kind.FILTER,
+    "network_error": Kind.UPSTREAM_ERROR,
+    "error_finish": Kind.UPSTREAM_ERROR,
+    "model_context_window_exceeded": Kind.OVERFLOW,
+}
+"""How an answer ended (docs.z.ai, Anthropic, DashScope gateways): counted as what it means, never changed."""
+
+
+def lowered(body: Mapping[object, object]) -> dict[str, object]:
+    """The object with its keys in lower case; of two spellings of a key the exact lower-case one stays."""
+    try:
+        usual = all(map(str.islower, body))  # type: ignore[arg-type]
+    except TypeError:
+        usual = False
+    if usual:
+        return dict(body)  # type: ignore[arg-type]
+    low = {key.lower(): value for key, value in body.items() if isinstance(key, str)}
+    low.update({key: value for key, value in body.items() if isinstance(key, str) and key.islower()})
+    return low
+
+
+def text_of(value: object) -> str:
+    """A scalar as text: digits for whole numbers, nothing for other values."""
+    if isinstance(value, str):
+        return value.strip()[:200]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ""
+    if isinstance(value, float):
+        if not math.isfinite(value) or abs(value) >= 1e15 or value != int(value):
+            return ""
+        return str(int(value))
+    return str(value) if abs(value) < 10**15 else ""
+
+
+def failed(body: Mapping[str, object]) -> bool:
+    """A responses event or object that says it failed."""
+    kind = body.get("type")
+    return isinstance(kind, str) and kind in FAILED_TYPES
+
+
+def is_part(body: Mapping[str, object]) -> bool:
+    """A message or an event of an answer by its type, whose other fields a model may have written."""
+    kind = body.get("type")
+    return isinstance(kind, str) and kind.startswith(ANSWER_TYPES) and kind not in FAILED_TYPES
+
+
+def plainly_answers(body: Mapping[str, object]) -> bool:
+    """True for the usual answer, or part of one, with nothing beside it that an error could be read from."""
+    if body.get("error") or body.get("errors") or failed(body):
+        return False
+    choices = body.get("choices")
+    return (isinstance(choices, list) and bool(choices)) or is_part(body)
+
+
+def is_answer(body: Mapping[str, object]) -> bool:
+    """True for an object that carries an answer, or an accepted task; an ``error`` beside it is asked for first."""
+    if _filled(body.get("choices")) or _filled(body.get("output")) or _filled(body.get("candidates")):
+        return True
+    if is_part(body):
+        return True
+    if isinstance(body.get("content"), (list, str)) and (
+        "role" in body or "stop_reason" in body or "finish_reason" in body
+    ):
+        return True
+    if says_failure(body):
+        return False
+    return any(_filled(body.get(key)) for key in ANSWER_KEYS) or _carries(body)
+
+
+def _carries(body: Mapping[str, object]) -> bool:
+    data, name, message = body.get("data"), body.get("object"), body.get("message")
+    if isinstance(message, dict) and "role" in message:
+        return True
+    if isinstance(name, str) and name.startswith(ANSWER_OBJECTS):
+        return True
+    if isinstance(data, list) and data:
+        return True
+    if isinstance(data, dict) and data:
+        return body.get("success") is True or not _holds_error(data, 3)
+    return False
+
+
+def _holds_error(value: Mapping[object, object], depth: int) -> bool:
+    low = lowered(value)
+    below = low.get("data")
+    if low.get("error") or says_failure(low):
+        return True
+    return isinstance(below, dict) and depth > 0 and _holds_error(below, depth - 1)
+
+
+def _filled(value: object) -> bool:
+    return isinstance(value, (list, dict, str)) and bool(value)
+
+
+def says_failure(body: Mapping[str, object]) -> bool:
+    """True where the object itself says that it is an error, whatever the status line said."""
+    if body.get("type") == "error" or body.get("object") == "error" or body.get("success") is False:
+        return True
+    if is_failure(body.get("ret")) or body.get("captcha_error_type"):
+        return True
+    if text_of(body.get("code")).lower() in SUCCESS_CODES or body.get("success") is True:
+        return False
+    return len(body) <= 3 or any(
+        isinstance(body.get(key), (str, dict)) for key in ("msg", "message", "detail", "details", "reason")
+    )
+
+
+def joined(ret: object) -> str:
+    """The ``ret`` of Aliyun mtop, an array or a string, as ``CODE::text``."""
+    parts = [part for part in (ret if isinstance(ret, list) else [ret])[:16] if isinstance(part, str)]
+    return "::".join(parts)[:2000]
+
+
+def is_failure(ret: object) -> bool:
+    """True for a ``ret`` that is not ``["SUCCESS::…"]``."""
+    words = joined(ret)
+    return bool(words) and not words.upper().startswith("SUCCESS")
+
+
+def is_preamble(body: Mapping[str, object]) -> bool:
+    """True for an event that comes before an answer: pings, created, keep-alive, a role without content, usage alone."""
+    kind = body.get("type")
+    if isinstance(kind, str) and kind in PREAMBLE_TYPES:
+        return True
+    choices = body.get("choices")
+    if isinstance(choices, list):
+        return all(_quiet(choice) for choice in choices)
+    output = body.get("output")
+    if isinstance(output, dict):
+        return _quiet_output(output)
+    return any(key in body for key in PREAMBLE_KEYS)
+
+
+def _quiet(choice: object, place: str = "delta") -> bool:
+    if not isinstance(choice, dict):
+        return False
+    delta = choice.get(place)
+    if not isinstance(delta, dict) or _finished(choice) or delta.get("status") == "finished":
+        return False
+    return not any(value for key, value in delta.items() if key not in QUIET_KEYS)
+
+
+def _quiet_output(output: Mapping[str, object]) -> bool:
+    """DashScope's native stream: a message so far empty, with the word "null" for no finish_reason."""
+    choices = output.get("choices")
+    if isinstance(choices, list) and choices:
+        return all(_quiet(choice, "message") for choice in choices)
+    return output.get("text") == "" and not choices and "finish_reason" in output and not _finished(output)
+
+
+def _finished(choice: Mapping[str, object]) -> bool:
+    return choice.get("finish_reason") not in (None, "", "null")
+
+
+def reasons(body: Mapping[str, object]) -> list[str]:
+    """The finish_reason and stop_reason values of an answer or of a part of one."""
+    places = [body]
+    for key in ("delta", "message", "output", "data"):
+        value = body.get(key)
+        if isinstance(value, dict):
+            places.append(value)
+    for holder in (body, body.get("output")):
+        choices = holder.get("choices") if isinstance(holder, dict) else None
+        if isinstance(choices, list):
+            places.extend(choice for choice in choices[:8] if isinstance(choice, dict))
+    return [
+        value
+        for place in places
+        for key in ("finish_reason", "stop_reason")
+        if isinstance(value := place.get(key), str)
+    ]
+
+
+def ended(body: Mapping[str, object]) -> Finding | None:
+    """What a finish_reason or stop_reason says, where it says more than that the answer is over."""
+    for reason in reasons(body):
+        kind = FINISH_REASONS.get(reason.lower())
+        if kind is not None:
+            return Finding(kind, row=f"finish:{reason.lower()}", code=reason.lower(), ends_answer=True)
+    return None
+
+
+def kind_of(value: object) -> Finding | None:
+    """None for preamble, else an answer or how it ended."""
+    if not isinstance(value, dict):
+        return ANSWER
+    if not value:
+        return None
+    return part_of(lowered(value))
+
+
+def part_of(low: Mapping[str, object]) -> Finding | None:
+    """The part that an object with its keys in lower case is: None for preamble, else an answer or how it ended."""
+    return ended(low) or (None if is_preamble(low) else ANSWER)
+
+
+def named_status(frame: Frame) -> int | None:
+    """The status in the comment ``:HTTP_STATUS/429`` of a DashScope stream."""
+    for comment in frame.comments:
+        found = re.match(rb"\s*HTTP_STATUS/(\d{3})\b", comment)
+        if found:
+            return int(found[1])
+    return None

@@ -1,0 +1,97 @@
+"""The enums that everything speaks in. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Family(StrEnum):
+    """Which vendor's codes and envelopes an upstream speaks."""
+
+    QWEN_WEB = "qwen-web"
+    DASHSCOPE = "dashscope"
+    ZAI = "zai"
+    ZAI_WEB = "zai-web"
+    ZCODE = "zcode"
+
+
+class Wire(StrEnum):
+    """The dialect in which a client of this path expects its answer and its errors."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    RESPONSES = "responses"
+    IMAGES = "images"
+    VIDEOS = "videos"
+    QWEN_WEB = "qwen-web"
+    ZAI_WEB = "zai-web"
+    DASHSCOPE_NATIVE = "dashscope-native"
+    OTHER = "other"
+
+
+class Role(StrEnum):
+    """What a path is for, which says how much the rules may do to it."""
+
+    GENERATION = "generation"
+    """A model is asked: held, gated, counted."""
+    PREPARATION = "preparation"
+    """A step before a generation on chat.qwen.ai (chats/new, files/getstsToken, files/parse)."""
+    OTHER = "other"
+    """Anything else on a configured host: passes; a challenge in a small JSON or HTML answer is still told truthfully."""
+    PERSON = "person"
+    """A page navigation or a ``_____tmd_____`` path: a person solving the slider. Never touched, never counted."""
+
+
+class Kind(StrEnum):
+    """The kinds of answer that the rules tell apart."""
+
+    ANSWER = "answer"
+    CHALLENGE = "challenge"
+    OVERLOAD = "overload"
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    ACCOUNT = "account"
+    FILTER = "filter"
+    OVERFLOW = "overflow"
+    CALLER_ERROR = "caller_error"
+    UPSTREAM_ERROR = "upstream_error"
+    NOTHING = "nothing"
+
+
+class Challenge(StrEnum):
+    """Which challenge it is, which decides the words and the memory of it."""
+
+    BUSY = "busy"
+    CAPTCHA = "captcha"
+    BLOCKED = "blocked"
+    BODY_SIZE = "body-size"
+
+
+class Reason(StrEnum):
+    """Why an answer is ours, or what an upstream's answer was: one code for log, comment, header, metric and test.
+
+    The kinds of findings.Kind stand here too, with the challenges told apart.
+    """
+
+    BUSY = "challenge_busy"
+    CAPTCHA = "challenge_captcha"
+    BLOCKED = "challenge_blocked"
+    BODY_SIZE = "challenge_body_size"
+    OVERLOAD = "overload"
+    RATE_LIMIT = "rate_limit"
+    QUOTA = "quota"
+    ACCOUNT = "account"
+    FILTER = "filter"
+    OVERFLOW = "overflow"
+    CALLER_ERROR = "caller_error"
+    UPSTREAM_ERROR = "upstream_error"
+    CUT = "upstream_cut"
+    ANSWER = "answer"
+    NOTHING = "nothing"
+    BREAKER_OPEN = "breaker_open"
+    PROBE_OUT = "breaker_probing"
+    REMEMBERED_WAIT = "remembered_wait"
+    ACCOUNT_BLOCKED = "account_blocked"
+    REMEMBERED_OVERFLOW = "remembered_overflow"
+    REMEMBERED_BODY_SIZE = "remembered_body_size"
+    SIDE_REQUEST = "side_request_over_window"

@@ -1,0 +1,1 @@
+"""Telling a refusal from an answer by its envelope; ``recogniser.Recogniser`` asks the tables."""

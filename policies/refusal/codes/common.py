@@ -1,0 +1,87 @@
+"""Error types of the dialects themselves, the same whoever speaks them. Read after a family's own tables."""
+
+from __future__ import annotations
+
+from policies.kinds import Challenge, Kind
+from policies.refusal.codes.rows import Row
+
+ANTHROPIC = "docs.anthropic.com errors"
+OPENAI = "platform.openai.com error-codes"
+MTOP = "Aliyun mtop"
+GATEWAY = "gateways in public reports"
+
+ROWS = (
+    Row("own-413", Kind.CALLER_ERROR, "this project", ("side_request_payload_too_large",), status=413),
+    Row("waf", Kind.CHALLENGE, "Rfym21/Qwen2API", ("upstream_waf_challenge",), status=503, challenge=Challenge.CAPTCHA),
+    Row("quota", Kind.QUOTA, OPENAI, ("insufficient_quota", "quota_exceeded", "QuotaExceeded"), status=429),
+    Row("usage-limit", Kind.QUOTA, "opencode Go", ("GoUsageLimitError", "usage_limit_reached"), status=429),
+    Row(
+        "authentication",
+        Kind.ACCOUNT,
+        ANTHROPIC,
+        ("authentication_error", "invalid_api_key", "unauthorized", "UNAUTHENTICATED"),
+        status=401,
+    ),
+    Row(
+        "mtop-session",
+        Kind.ACCOUNT,
+        MTOP,
+        ("FAIL_SYS_TOKEN_EXPIRED", "FAIL_SYS_TOKEN_EXOIRED", "FAIL_SYS_SESSION_EXPIRED"),
+        status=401,
+    ),
+    Row("permission", Kind.ACCOUNT, ANTHROPIC, ("permission_error", "PERMISSION_DENIED"), status=403),
+    Row(
+        "billing",
+        Kind.ACCOUNT,
+        OPENAI,
+        ("billing_error", "billing_hard_limit_reached", "insufficient_balance"),
+        status=402,
+    ),
+    Row("content-filter", Kind.FILTER, OPENAI, ("content_filter", "content_policy_violation"), status=400),
+    Row(
+        "overloaded",
+        Kind.OVERLOAD,
+        ANTHROPIC,
+        ("overloaded_error", "overloaded", "server_is_overloaded", "engine_overloaded_error"),
+    ),
+    Row(
+        "rate-limit",
+        Kind.RATE_LIMIT,
+        OPENAI,
+        ("rate_limit_error", "rate_limit_exceeded", "too_many_requests", "RESOURCE_EXHAUSTED", "ThrottlingException"),
+        status=429,
+    ),
+    Row(
+        "caller",
+        Kind.CALLER_ERROR,
+        ANTHROPIC,
+        ("invalid_request_error", "BadRequestError", "INVALID_ARGUMENT", "bad_request"),
+        status=400,
+    ),
+    Row("not-found", Kind.CALLER_ERROR, ANTHROPIC, ("not_found_error", "model_not_found", "NOT_FOUND"), status=404),
+    Row("too-large", Kind.CALLER_ERROR, ANTHROPIC, ("request_too_large",), status=413),
+)
+
+TEXTS = (
+    Row("text-per-day", Kind.QUOTA, "Bedrock", text=r"Too many tokens per day", status=429),
+    Row(
+        "text-quota",
+        Kind.QUOTA,
+        GATEWAY,
+        text=r"(?:your )?(?:daily |usage )?quota (?:is |has been )?exceeded|You (?:have )?exceeded your \w{0,10} ?quota|Usage limit reached",
+        status=429,
+    ),
+    Row("text-long-context", Kind.ACCOUNT, ANTHROPIC, text=r"Extra usage is required for long context", status=429),
+    Row("text-balance", Kind.ACCOUNT, GATEWAY, text=r"insufficient (?:balance|credits?|funds)\b", status=402),
+    Row("text-key", Kind.ACCOUNT, OPENAI, text=r"(?:Incorrect|Invalid) API key\b", status=401),
+    Row(
+        "text-rate", Kind.RATE_LIMIT, GATEWAY, text=r"Too many requests\b|Rate limit (?:reached|exceeded)\b", status=429
+    ),
+    Row("text-overloaded", Kind.OVERLOAD, ANTHROPIC, text=r"Overloaded\s*\.?\s*$"),
+)
+
+HIDDEN_ONLY = frozenset({"caller", "not-found", "too-large"})
+"""Rows that give a status to an error in a 200; under an error status that status tells more."""
+
+MARKERS = ("verify failed", "risk control", "风控", "rate limit", "too many requests", "try again")
+"""In the message of a 4xx that no row knows: a slower repetition may pass."""

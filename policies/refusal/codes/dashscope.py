@@ -1,0 +1,126 @@
+"""Codes of DashScope and Model Studio, native and compatible, and of the coding plan.
+
+``insufficient_quota`` and AllocationQuota are a throttle of tokens per minute here; only the words tell a spent quota.
+"""
+
+from __future__ import annotations
+
+from policies.kinds import Kind
+from policies.refusal.codes.rows import Row
+
+DOCS = "help.aliyun.com error-code"
+PLAN = "help.aliyun.com coding plan FAQ"
+
+ROWS = (
+    Row("AllocationQuota.FreeTierOnly", Kind.QUOTA, DOCS, ("AllocationQuota.FreeTierOnly",), status=403),
+    Row(
+        "NotPurchased",
+        Kind.ACCOUNT,
+        DOCS,
+        ("CommodityNotPurchased", "PrepaidBillOverdue", "PostpaidBillOverdue"),
+        status=429,
+    ),
+    Row(
+        "AccessDenied",
+        Kind.ACCOUNT,
+        DOCS,
+        ("AccessDenied", "AccessDenied.Unpurchased", "Model.AccessDenied", "Workspace.AccessDenied"),
+        status=403,
+    ),
+    Row("Arrearage", Kind.ACCOUNT, DOCS, ("Arrearage",), status=400),
+    Row("InvalidApiKey", Kind.ACCOUNT, DOCS, ("InvalidApiKey", "invalid_api_key"), status=401),
+    Row("DataInspectionFailed", Kind.FILTER, DOCS, ("DataInspectionFailed", "data_inspection_failed"), status=400),
+    Row(
+        "RateQuota",
+        Kind.RATE_LIMIT,
+        DOCS,
+        ("Throttling.RateQuota", "LimitRequests", "limit_requests"),
+        status=429,
+        words_tell=True,
+    ),
+    Row("BurstRate", Kind.RATE_LIMIT, DOCS, ("Throttling.BurstRate", "limit_burst_rate"), status=429, words_tell=True),
+    Row(
+        "AllocationQuota",
+        Kind.RATE_LIMIT,
+        DOCS,
+        ("Throttling.AllocationQuota", "insufficient_quota"),
+        status=429,
+        words_tell=True,
+    ),
+    Row("Throttling", Kind.RATE_LIMIT, DOCS, ("Throttling",), status=429, words_tell=True),
+    Row("ModelServingError", Kind.OVERLOAD, DOCS, ("ModelServingError", "ModelUnavailable"), status=503),
+    Row(
+        "InternalError",
+        Kind.UPSTREAM_ERROR,
+        DOCS,
+        (
+            "InternalError",
+            "InternalError.Algo",
+            "InternalError.Timeout",
+            "SystemError",
+            "ModelServiceFailed",
+            "RequestTimeOut",
+        ),
+        status=500,
+        words_tell=True,
+    ),
+    Row(
+        "InvalidParameter",
+        Kind.CALLER_ERROR,
+        DOCS,
+        ("InvalidParameter", "invalid_parameter_error", "BadRequest", "BadRequest.TooLarge"),
+        status=400,
+    ),
+    Row("ModelNotFound", Kind.CALLER_ERROR, DOCS, ("ModelNotFound", "model_not_found"), status=404),
+)
+
+TEXTS = (
+    Row(
+        "text-free",
+        Kind.QUOTA,
+        DOCS,
+        text=r"(?:the |your )?free (?:allocated )?quota (?:exceeded|has been (?:exhausted|used up))"
+        r"|the free tier of the model has been exhausted|(?:您的|该模型的?)?免费(?:额度|配额)",
+        status=429,
+    ),
+    Row(
+        "text-plan-window",
+        Kind.QUOTA,
+        PLAN,
+        text=r"(?:your |the |you have exceeded (?:your|the) )?(?:\d+[\s-]?)?(?:hour|week|month)(?:ly)? (?:allocated )?quota (?:has been |is )?(?:exceeded|exhausted)",
+        status=429,
+    ),
+    Row(
+        "text-arrears",
+        Kind.ACCOUNT,
+        DOCS,
+        text=r"Access denied, please make sure your account is in good standing",
+        status=400,
+    ),
+    Row("text-token", Kind.ACCOUNT, PLAN, text=r"invalid access token or token expired", status=401),
+    Row(
+        "text-inspection",
+        Kind.FILTER,
+        DOCS,
+        text=r"(?:Input|Output) (?:data|text|image) may contain inappropriate content",
+        status=400,
+    ),
+    Row(
+        "text-capacity",
+        Kind.OVERLOAD,
+        DOCS,
+        text=r"Too many requests\. (?:Batch|Your) requests are being throttled due to system capacity limits"
+        r"|Model is unavailable, please try again later",
+        status=503,
+    ),
+    Row("text-plan-burst", Kind.RATE_LIMIT, PLAN, text=r"(?:concurrency|usage) allocated quota exceeded", status=429),
+    Row(
+        "text-rate",
+        Kind.RATE_LIMIT,
+        DOCS,
+        text=r"Requests rate limit exceeded|You have exceeded your request limit|You exceeded your current requests list"
+        r"|Request rate increased too quickly|Requests throttling triggered|Too many requests in route"
+        r"|Allocated quota exceeded|You exceeded your current quota",
+        status=429,
+    ),
+)

@@ -1,0 +1,70 @@
+"""Codes of z.ai and bigmodel, on every wire of theirs."""
+
+from __future__ import annotations
+
+from policies.kinds import Kind
+from policies.refusal.codes.rows import Row
+
+DOCS = "docs.z.ai api-code"
+OLD = "older table, brunogama/dotfiles"
+
+ROWS = (
+    Row("1000", Kind.ACCOUNT, DOCS, ("1000", "1001", "1002", "1003", "1004", "1005"), status=401),
+    Row("1110", Kind.ACCOUNT, OLD, ("1110", "1111", "1112", "1120", "1121"), status=429),
+    Row("1113", Kind.ACCOUNT, DOCS, ("1113",), status=429),
+    Row("1220", Kind.ACCOUNT, DOCS, ("1220",), status=403),
+    Row("1309", Kind.ACCOUNT, DOCS, ("1309", "1311", "1314", "1315"), status=429),
+    Row("1304", Kind.QUOTA, OLD, ("1304",), status=429),
+    Row("1308", Kind.QUOTA, DOCS, ("1308", "1310"), status=429),
+    Row("1313", Kind.QUOTA, "docs.z.ai api-code: fair use, never retried", ("1313",), status=429),
+    Row("1316", Kind.QUOTA, DOCS, ("1316", "1317", "1318", "1319", "1320", "1321"), status=429),
+    Row("1261", Kind.OVERFLOW, DOCS, ("1261",), status=400),
+    Row("1301", Kind.FILTER, DOCS, ("1301",), status=400),
+    Row("1302", Kind.RATE_LIMIT, DOCS, ("1302",), status=429),
+    Row("1303", Kind.RATE_LIMIT, OLD, ("1303",), status=429),
+    Row("1305", Kind.OVERLOAD, DOCS, ("1305",), status=429),
+    Row("1312", Kind.OVERLOAD, "relay code lists", ("1312",), status=429),
+    Row("overloaded", Kind.OVERLOAD, "bigmodel responses surface", ("overloaded",), status=429),
+    Row("1200", Kind.UPSTREAM_ERROR, DOCS, ("1200", "1230", "1234"), status=500),
+    Row("1210", Kind.CALLER_ERROR, DOCS, ("1210", "1211", "1212", "1213", "1214", "1215", "1221", "1222"), status=400),
+)
+
+TEXTS = (
+    Row(
+        "text-1308",
+        Kind.QUOTA,
+        DOCS,
+        text=r"Usage limit reached for |已达到.{0,30}使用上限|Weekly/Monthly Limit Exhausted",
+        status=429,
+    ),
+    Row("text-1304", Kind.QUOTA, OLD, text=r"Daily call limit for this API reached", status=429),
+    Row(
+        "text-1313",
+        Kind.QUOTA,
+        DOCS,
+        text=r"Your account's current usage pattern does not comply with the Fair Usage",
+        status=429,
+    ),
+    Row(
+        "text-1113",
+        Kind.ACCOUNT,
+        DOCS,
+        text=r"Insufficient balance or no resource package|余额不足或无可用资源包|您的账户已欠费",
+        status=429,
+    ),
+    Row(
+        "text-1302",
+        Kind.RATE_LIMIT,
+        DOCS,
+        text=r"Rate limit reached for requests|High concurrency usage of this API|High frequency usage of this API"
+        r"|您的账户已达到速率限制|您当前使用该API的(?:并发数|频率)过高",
+        status=429,
+    ),
+    Row(
+        "text-1305",
+        Kind.OVERLOAD,
+        DOCS,
+        text=r"The service may be temporarily overloaded|该模型当前访问量过大",
+        status=429,
+    ),
+)

@@ -1,0 +1,21 @@
+"""Codes of chat.z.ai, read before the z.ai table."""
+
+from __future__ import annotations
+
+from policies.kinds import Challenge, Kind
+from policies.refusal.codes.rows import Row
+
+SEEN = "OmniRoute#9991"
+
+ROWS = (
+    Row(
+        "FRONTEND_CAPTCHA_REQUIRED",
+        Kind.CHALLENGE,
+        SEEN,
+        ("FRONTEND_CAPTCHA_REQUIRED", "F003", "missing_param", "verify_failed"),
+        status=503,
+        challenge=Challenge.CAPTCHA,
+    ),
+)
+
+TEXTS = (Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", status=503, challenge=Challenge.CAPTCHA),)

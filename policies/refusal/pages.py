@@ -1,0 +1,241 @@
+"""Pages that stand where an answer should: Aliyun WAF sliders, cookie checks and block pages.
+
+A page is known by its elements (a meta tag, an id, a script that runs), at least two of them together, so that a
+document that writes about them is none. Comments, ``pre``, ``code`` and scripts that only carry data are not read.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from policies.answer.head import Head
+
+READ_BYTES = 131072
+ATTRIBUTE_CHARACTERS = 8192
+SHELL_CHARACTERS = 700
+"""A challenge page shows a person little; a document shows more."""
+
+_TAG = re.compile(r"<(!--|/?[a-zA-Z][a-zA-Z0-9]*)")
+_ATTRIBUTE = re.compile(r"""(?<![\w\-:])([\w\-:]++)\s*=\s*(?:"([^"]*)"?|'([^']*)'?|([^\s"'>]+))""")
+_QUOTED = ("pre", "code", "xmp", "samp", "template")
+_RAW = ("script", "style", "textarea", "title", *_QUOTED)
+_LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("src",), "meta": ("content",)}
+"""Where a page leads by itself; a link that waits for a click is none."""
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
+
+
+@dataclass(slots=True)
+class Page:
+    """The elements of a page that the rows ask for, everything in its own spelling."""
+
+    title: str = ""
+    metas: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
+    scripts: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    onload: str = ""
+    areas: str = ""
+    words: str = ""
+
+    @property
+    def shell(self) -> bool:
+        return len(self.words) <= SHELL_CHARACTERS
+
+    def runs(self, *patterns: str) -> bool:
+        """One script that holds all of them."""
+        return any(all(re.search(pattern, script, re.IGNORECASE) for pattern in patterns) for script in self.scripts)
+
+    def loads(self, pattern: str) -> bool:
+        return any(re.search(pattern, source, re.IGNORECASE) for source in self.sources)
+
+    def has_id(self, pattern: str) -> bool:
+        return any(re.match(pattern, name, re.IGNORECASE) for name in self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    name: str
+    holds: Callable[[Page, Head], bool]
+    source: str
+
+
+_CAPTCHA_SCRIPT = r"baxia|awsc|captcha|g\.alicdn\.com"
+
+
+def _waf_meta(page: Page, _: Head) -> bool:
+    found = [name for name in page.metas if name.startswith("aliyun_waf_")]
+    seconds = (
+        len(found) > 1
+        or page.has_id(r"captcha-element|nocaptcha|aliyuncaptcha")
+        or page.runs("_waf_is_mobile|aliyuncaptcha")
+        or page.loads(_CAPTCHA_SCRIPT)
+        or page.title.lower() == "verification"
+        or len(page.words) < 40
+    )
+    return bool(found) and page.shell and seconds
+
+
+def _captcha_element(page: Page, _: Head) -> bool:
+    second = (
+        page.title.lower() == "verification"
+        or page.runs("_waf_is_mobile")
+        or page.runs("aliyuncaptcha")
+        or page.has_id("aliyuncaptcha")
+        or page.loads(_CAPTCHA_SCRIPT)
+    )
+    return page.shell and second and page.has_id(r"captcha-element$|aliyuncaptcha")
+
+
+def _verification(page: Page, _: Head) -> bool:
+    return (
+        page.shell
+        and page.title.lower() == "verification"
+        and (page.runs("_waf_is_mobile") or page.runs("aliyuncaptcha|captcha-element"))
+    )
+
+
+def _x5sec(page: Page, _: Head) -> bool:
+    mark = _PUNISH.pattern
+    acts = r"location|_config_|x5referer|x5step|x5secdata|[\"']action[\"']\s*:\s*[\"']captcha"
+    led = any("_____tmd_____/" in link or _PUNISH.search(link) for link in (*page.links, *page.sources))
+    return page.shell and (page.runs(mark, acts) or led)
+
+
+def _interception(page: Page, _: Head) -> bool:
+    titled = page.title.lower() in ("captcha interception", "验证码拦截", "滑动验证页面")
+    return page.shell and titled and (page.runs("_config_|x5sec|punish|captcha") or page.loads("punish|awsc|baxia"))
+
+
+def _slider(page: Page, _: Head) -> bool:
+    bar = page.has_id(r"nocaptcha|nc_1|captcha-element|baxia") or page.runs(
+        r"nc_token|x5sec|_____tmd_____|punish|noCaptcha"
+    )
+    return page.shell and bar and page.loads(r"baxia|awsc|nc\.js|um\.js")
+
+
+def _slider_words(page: Page, _: Head) -> bool:
+    asks = re.search(r"please slide to verify|请(?:按住|拖动|向右)滑块|拖动下方滑块", page.words, re.IGNORECASE)
+    signed = re.search(
+        r"trace\s?id|access verification|访问验证|非机器人|not a robot", page.words + page.title, re.IGNORECASE
+    )
+    return page.shell and bool(asks) and bool(signed)
+
+
+def _cookie(page: Page, _: Head) -> bool:
+    return page.shell and page.runs("acw_sc__v2") and page.runs(r"\barg1\s*=\s*['\"]\w")
+
+
+def _check(page: Page, _: Head) -> bool:
+    return (
+        page.shell
+        and page.runs(r"alicfw_gfver")
+        and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
+    )
+
+
+_BLOCKED = re.compile(
+    r"your request has been blocked as it may cause potential threats to the server['’]s security"
+    r"|您访问的\s?url\s?有可能对网站造成安全威胁，您的访问被阻断",
+    re.IGNORECASE,
+)
+
+
+def _block(page: Page, head: Head) -> bool:
+    signed = (
+        "traceid" in page.areas
+        or page.loads(r"errors\.aliyun\.com")
+        or any("errors.aliyun.com" in link for link in page.links)
+    )
+    named = head.status == 405 or page.title in ("405", "403")
+    return (
+        page.shell
+        and bool(_BLOCKED.search(page.words))
+        and named
+        and (signed or "tengine" in head.get("server").lower() or head.status == 405)
+    )
+
+
+ROWS = (
+    PageRow("aliyun-waf", _waf_meta, "FreeQwenApi#69, qwengate#82"),
+    PageRow("captcha-element", _captcha_element, "Rfym21/Qwen2API detectWafChallenge"),
+    PageRow("verification", _verification, "Rfym21/Qwen2API detectWafChallenge"),
+    PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11"),
+    PageRow("interception", _interception, "Aliyun x5sec, its titles"),
+    PageRow("slider", _slider, "FreeQwenApi#69: baxia, awsc.js"),
+    PageRow("slider-words", _slider_words, "QwenLM/Qwen3#1206"),
+    PageRow("acw_sc__v2", _cookie, "public clients of Aliyun sites"),
+    PageRow("alicfw", _check, "public clients of Aliyun sites"),
+    PageRow("tengine-405", _block, "public clients of Aliyun sites"),
+)
+
+
+def is_page(data: bytes) -> bool:
+    return data[:64].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+
+
+def challenge(head: Head, data: bytes) -> PageRow | None:
+    """The row of a challenge page, also of one that was cut behind its markers; None for every other page."""
+    page = read(data[:READ_BYTES].decode("utf-8", "replace"))
+    return next((row for row in ROWS if row.holds(page, head)), None)
+
+
+def read(text: str) -> Page:
+    """The elements of a page, in one pass."""
+    page, words = Page(), []
+    for name, attributes, inner, before in _elements(text):
+        words.append(before)
+        values = {
+            found[1].lower(): found[2] or found[3] or found[4] or ""
+            for found in _ATTRIBUTE.finditer(attributes[:ATTRIBUTE_CHARACTERS])
+        }
+        if element := values.get("id"):
+            page.ids.add(element)
+        _take(page, name, values, inner)
+        if name in _QUOTED:
+            words.append(inner)
+    page.words = " ".join(html.unescape(" ".join(words)).split())
+    return page
+
+
+def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
+    if name == "script":
+        if "src" in values:
+            page.sources.append(values["src"])
+        if "json" not in values.get("type", "") and inner:
+            page.scripts.append(inner)
+    elif name == "title":
+        page.title = page.title or inner.strip()
+    elif name == "textarea":
+        page.areas += inner
+    elif name == "body":
+        page.onload = values.get("onload", "")
+    elif name == "meta":
+        page.metas.add(values.get("name", ""))
+    if name in _LEADS:
+        page.links.extend(values[key] for key in _LEADS[name] if key in values)
+
+
+def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:
+    """Name, attributes, inner text of raw elements, and the words before; an element that was cut comes as far as it goes."""
+    low, at = text.translate(_LOWER), 0
+    while tag := _TAG.search(text, at):
+        name, before = tag[1].lower(), text[at : tag.start()]
+        if name == "!--":
+            end = text.find("-->", tag.end())
+            at = end + 3 if end >= 0 else len(text)
+            yield "", "", "", before
+            continue
+        close = text.find(">", tag.end())
+        close = close if close >= 0 else len(text)
+        inner, at = "", close + 1
+        if name in _RAW:
+            end = low.find(f"</{name}", at)
+            end = end if end >= 0 else len(text)
+            inner, at = text[at:end], end
+        yield name, text[tag.end() : close], inner, before
+    yield "", "", "", text[at:]

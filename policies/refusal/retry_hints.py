@@ -1,0 +1,145 @@
+"""How long an upstream asks to wait: from its header, from a key of its body, from its words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Literal
+
+from policies.answer.head import Head
+
+Source = Literal["header", "body", "text"]
+
+KEYS = ("retry-after", "retry_after", "retryafter", "retry_after_seconds", "retry-after-seconds")
+LONGEST = 400 * 86400.0
+"""Seconds; more is no wait."""
+_UNITS = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "毫秒": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "秒": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "分钟": 60,
+    "h": 3600,
+    "hour": 3600,
+    "小时": 3600,
+}
+_SPAN = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|milliseconds?|毫秒|secs?|seconds?|s|秒钟?|mins?|minutes?|分钟|m|hours?|小时|h)(?![a-z])"
+_AGAIN = re.compile(
+    rf"(?:(?:try|retry|retrying) (?:again )?(?:in|after)|wait(?: for)?|available in|resets? in|请(?:在|等待)?)\s*(?:about |~)?{_SPAN}(?:\s*{_SPAN})?",
+    re.IGNORECASE,
+)
+_RESET = re.compile(
+    r"(?:reset[s]?(?: at| on)?:?|available (?:again )?(?:at|after)|将在|于)\s*"
+    r"(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?(?:\s?\(?UTC[+-]\d{1,2}\)?)?)",
+    re.IGNORECASE,
+)
+
+
+def wait_of(head: Head, fields: Iterable[Mapping[str, object]], words: str) -> tuple[float | None, Source | None]:
+    """Seconds and where they were read, header before body before words; (None, None) where nothing is said."""
+    seconds = in_header(head)
+    if seconds is not None:
+        return seconds, "header"
+    seconds = next((found for body in fields if (found := _in_body(body)) is not None), None)
+    if seconds is not None:
+        return seconds, "body"
+    seconds = in_words(words)
+    return (seconds, "text") if seconds is not None else (None, None)
+
+
+def in_header(head: Head) -> float | None:
+    """Retry-After in seconds; a date counts from the answer's own Date, else from when it came. Then ``retry-after-ms``."""
+    value = head.get("retry-after").strip()
+    seconds = _number(value)
+    if seconds is None and value:
+        seconds = _until(value, head)
+    if seconds is None:
+        milliseconds = _number(head.get("retry-after-ms"))
+        seconds = milliseconds / 1000 if milliseconds else None
+    return seconds
+
+
+def kept_as_it_is(head: Head) -> bool:
+    """True for a Retry-After that every client keeps: seconds from 1 to 59, no date, no ``retry-after-ms`` alone."""
+    return 1 <= (_number(head.get("retry-after")) or 0) < 60
+
+
+def in_words(words: str) -> float | None:
+    """Seconds of "try again in 2s", "retry after 1m30s", "请 3 秒后重试"."""
+    found = _AGAIN.search(words)
+    if not found:
+        return None
+    return _sane(
+        sum(float(count) * _unit(unit) for count, unit in ((found[1], found[2]), (found[3], found[4])) if count)
+    )
+
+
+def reset_in(words: str) -> str | None:
+    """The reset time that a message names, as written; UTC+8 where no zone stands."""
+    found = _RESET.search(words)
+    return found[1].strip() if found else None
+
+
+def hours_in(fields: Iterable[Mapping[str, object]]) -> float | None:
+    """Seconds of ``num``, which chat.qwen.ai counts in hours."""
+    for body in fields:
+        hours = _number(body.get("num"))
+        if hours is not None:
+            return _sane(hours * 3600)
+    return None
+
+
+def _in_body(body: Mapping[str, object]) -> float | None:
+    seconds = next((found for key in KEYS if (found := _number(body.get(key))) is not None), None)
+    if seconds is None:
+        for key in KEYS[:3]:
+            value = body.get(key)
+            span = re.fullmatch(_SPAN, value.strip(), re.IGNORECASE) if isinstance(value, str) else None
+            if span:
+                return _sane(float(span[1]) * _unit(span[2]))
+        milliseconds = _number(body.get("retry_after_ms"))
+        seconds = milliseconds / 1000 if milliseconds else None
+    return seconds
+
+
+def _unit(name: str) -> float:
+    name = name.lower().removesuffix("钟") if name.startswith("秒") else name.lower()
+    return _UNITS.get(name) or _UNITS[name.removesuffix("s")]
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str) and not re.fullmatch(r"\s*\d{1,12}(?:\.\d{1,9})?\s*", value, re.ASCII):
+        return None
+    try:
+        return _sane(float(value))
+    except OverflowError:
+        return None
+
+
+def _sane(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) and 0 < seconds <= LONGEST else None
+
+
+def _until(date: str, head: Head) -> float | None:
+    try:
+        then = _zoned(parsedate_to_datetime(date)).timestamp()
+        sent = head.get("date")
+        since = _zoned(parsedate_to_datetime(sent)).timestamp() if sent else head.received
+        return None if since is None else _sane(then - since)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _zoned(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,284 @@
+"""Remembered refusals: what the upstream just refused is not asked again before its time."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, TypedDict, Unpack
+
+from policies.breaker import NO_TIME, tell
+
+RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
+
+START_AGAIN_SECONDS = 600.0
+"""A request that was not refused for so long starts again at the first wait."""
+
+_LONGEST_SECONDS = 7 * 86400.0
+"""A dumped row that is to last longer is none."""
+
+
+class Words(TypedDict, total=False):
+    """What the message about a refusal needs to know; see ``Remembered``."""
+
+    model: str
+    code: str | None
+    text: str
+    window: int | None
+
+
+class Facts(Words, total=False):
+    upstream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A refusal that still stands."""
+
+    kind: RefusalKind
+    left: float
+    """Seconds until it is over."""
+    upstream: str = ""
+    model: str = ""
+    code: str | None = None
+    text: str = ""
+    """The upstream's own words."""
+    window: int | None = None
+    """Tokens that an overflow named, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    refusal: Remembered
+    """As it began: ``left`` is its whole length."""
+    until: float
+    """Refused here before this."""
+    forget_at: float
+    """Nothing is left of it from here on."""
+    rounds: int = 0
+    """Times that the wait was doubled."""
+
+    def remembered(self, now: float) -> Remembered:
+        return replace(self.refusal, left=self.until - now)
+
+
+def _lasting(refusal: Remembered, now: float) -> _Entry:
+    return _Entry(refusal, now + refusal.left, now + refusal.left)
+
+
+_Key = tuple[str, str]
+
+
+class RefusalMemory:
+    """The refusals of requests, keyed by account and digest, and of accounts, keyed by account and upstream.
+
+    Every ``now`` is in seconds of one monotonic clock, every ``wall`` in seconds of the wall clock.
+    """
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._requests: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._accounts: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._per_account: Counter[str] = Counter()
+
+    def any_for(self, account: str, now: float | None = None) -> bool:
+        """Whether a request of this account is remembered at all: where not, no digest need be computed."""
+        if now is not None:
+            self._sweep(now)
+        return account in self._per_account
+
+    def waiting(self, account: str, digest: str, now: float, upstream: str | None = None) -> Remembered | None:
+        """The refusal of this very request that still stands; with ``upstream``, only one by that upstream."""
+        entry = self._request((account, digest), now)
+        if entry is None or entry.until <= now or _elsewhere(entry, upstream):
+            return None
+        self._requests.move_to_end((account, digest))
+        return entry.remembered(now)
+
+    def blocked(self, account: str, upstream: str, now: float) -> Remembered | None:
+        """Whether the upstream has blocked this account."""
+        self._sweep(now)
+        entry = self._accounts.get((account, upstream))
+        if entry is None or entry.until <= now:
+            return None
+        return entry.remembered(now)
+
+    def told(  # noqa: PLR0913
+        self,
+        account: str,
+        digest: str,
+        now: float,
+        *,
+        first: float,
+        cap: int,
+        stated: float | None,
+        sent: float | None = None,
+        **facts: Unpack[Facts],
+    ) -> int:
+        """Remember that the upstream refused this request, and say what its client is told: 1 to ``cap`` seconds.
+
+        ``first`` doubles with every refusal after the wait before it; ``stated`` is the upstream's own wait and goes
+        before it. ``sent`` is when the refused request was sent: where it went out before the wait was over (two in
+        flight), nothing doubles. Of two such, the first one's wait stands, so that neither client comes too early.
+        """
+        key = (account, digest)
+        last = self._request(key, now)
+        if last and (last.refusal.kind != "wait" or _elsewhere(last, facts.get("upstream"))):
+            last = None
+        own = stated if stated is not None and stated > 0 else None
+        rounds = last.rounds if last else 0
+        if last and own is None and (now if sent is None else sent) >= last.until:
+            rounds = min(rounds + 1, 16)
+        wait = tell(first * 2**rounds if own is None else own, cap)
+        until = last.until if last and last.until > now else now + wait
+        self._remember(key, _Entry(Remembered("wait", wait, **facts), until, now + START_AGAIN_SECONDS, rounds), now)
+        return wait
+
+    def answered(self, account: str, digest: str) -> None:
+        """The request was answered: its next refusal is a first one."""
+        self._forget((account, digest))
+
+    def hopeless(
+        self,
+        account: str,
+        digest: str,
+        now: float,
+        kind: Literal["overflow", "body_size"],
+        seconds: float = 600.0,
+        **facts: Unpack[Facts],
+    ) -> None:
+        """Remember that this request cannot succeed as it is."""
+        self._remember((account, digest), _lasting(Remembered(kind, seconds, **facts), now), now)
+
+    def block(self, upstream: str, account: str, now: float, seconds: float, **words: Unpack[Words]) -> None:
+        """Remember that the upstream blocked this account; each further send would make it worse."""
+        self._sweep(now)
+        self._accounts[account, upstream] = _lasting(Remembered("blocked", seconds, upstream, **words), now)
+        self._accounts.move_to_end((account, upstream))
+        while len(self._accounts) > self._limit:
+            self._accounts.popitem(last=False)
+
+    def forget_overflows(self, upstream: str | None, model: str) -> int:
+        """Drop the overflows of a model, however it is spelled, at every upstream for None; the number dropped."""
+        name = model.strip().lower()
+        gone = [
+            key
+            for key, entry in self._requests.items()
+            if entry.refusal.kind == "overflow"
+            and entry.refusal.model.strip().lower() == name
+            and upstream in (None, entry.refusal.upstream)
+        ]
+        for key in gone:
+            self._forget(key)
+        return len(gone)
+
+    def reset(self, upstream: str | None = None) -> int:
+        """Drop everything, or everything of one upstream; the number dropped."""
+        gone = [key for key, entry in self._requests.items() if upstream in (None, entry.refusal.upstream)]
+        for key in gone:
+            self._forget(key)
+        freed = [key for key in self._accounts if upstream in (None, key[1])]
+        for key in freed:
+            del self._accounts[key]
+        return len(gone) + len(freed)
+
+    def listed(self, now: float) -> list[tuple[str, Remembered]]:
+        """What still stands, as account and refusal, the latest last."""
+        self._sweep(now)
+        entries = [*self._requests.items(), *self._accounts.items()]
+        return [(key[0], entry.remembered(now)) for key, entry in entries if entry.until > now]
+
+    def dump(self, wall: float, now: float) -> list[dict[str, object]]:
+        """Rows of the blocked accounts and of the requests that are hopeless. The upstream's text stays out."""
+        rows: list[dict[str, object]] = []
+        for (account, other), entry in [*self._requests.items(), *self._accounts.items()]:
+            if entry.refusal.kind == "wait" or entry.until <= now:
+                continue
+            row = asdict(entry.refusal) | {"account": account, "digest": other, "ends_at": wall + entry.until - now}
+            del row["text"]
+            rows.append(row)
+        return rows
+
+    def load(self, rows: Iterable[object], wall: float, now: float) -> int:
+        """Take up dumped rows; the number taken. Whatever the wall clock did, none lasts longer than it was to."""
+        taken = 0
+        for row in rows:
+            read = _read(row, wall, now)
+            if read is None:
+                continue
+            key, entry = read
+            if entry.refusal.kind == "blocked":
+                self._accounts[key] = entry
+            else:
+                self._remember(key, entry, now)
+            taken += 1
+        return taken
+
+    def _request(self, key: _Key, now: float) -> _Entry | None:
+        entry = self._requests.get(key)
+        if entry is not None and entry.forget_at <= now:
+            self._forget(key)
+            return None
+        return entry
+
+    def _remember(self, key: _Key, entry: _Entry, now: float) -> None:
+        self._sweep(now)
+        if key not in self._requests:
+            self._per_account[key[0]] += 1
+        self._requests[key] = entry
+        self._requests.move_to_end(key)
+        while len(self._requests) > self._limit:
+            self._forget(next(iter(self._requests)))
+
+    def _forget(self, key: _Key) -> None:
+        if self._requests.pop(key, None) is None:
+            return
+        self._per_account[key[0]] -= 1
+        if not self._per_account[key[0]]:
+            del self._per_account[key[0]]
+
+    def _sweep(self, now: float) -> None:
+        """Forget from the oldest on, up to the first that still matters: cheap enough for every call."""
+        while self._requests:
+            key, entry = next(iter(self._requests.items()))
+            if entry.forget_at > now:
+                break
+            self._forget(key)
+        while self._accounts:
+            blocked, entry = next(iter(self._accounts.items()))
+            if entry.until > now:
+                break
+            del self._accounts[blocked]
+
+
+def _elsewhere(entry: _Entry, upstream: str | None) -> bool:
+    """Whether both upstreams are known and not the same."""
+    return bool(upstream and entry.refusal.upstream and entry.refusal.upstream != upstream)
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "account": (str,),
+    "digest": (str,),
+    "upstream": (str,),
+    "model": (str,),
+    "code": (str, type(None)),
+    "window": (int, type(None)),
+    "ends_at": (int, float),
+    "left": (int, float),
+}
+"""Of the fields of a dumped row; ``left`` is the whole length, ``digest`` the upstream's name for a blocked account."""
+
+
+def _read(row: object, wall: float, now: float) -> tuple[_Key, _Entry] | None:
+    """Key and entry of a dumped row, None where it is none or over."""
+    if not isinstance(row, Mapping) or row.get("kind") not in ("overflow", "body_size", "blocked"):
+        return None
+    if not all(type(row.get(name)) in types for name, types in _TYPES.items()):
+        return None
+    if not 0 < row["ends_at"] < NO_TIME or not 0 < row["left"] <= _LONGEST_SECONDS:
+        return None
+    left = min(row["ends_at"] - wall, row["left"])
+    if left <= 0:
+        return None
+    refusal = Remembered(row["kind"], left, row["upstream"], row["model"], row["code"], "", row["window"])
+    return (row["account"], row["digest"]), _lasting(refusal, now)

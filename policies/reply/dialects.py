@@ -1,0 +1,204 @@
+"""Answers of our own, in the dialect that the client of a path expects. ``request_id`` comes from outside."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from policies.decisions import Answer
+from policies.findings import Finding
+from policies.kinds import Kind, Wire
+from policies.reply.wording import CAP, plain_code
+
+SIDE_REQUEST_CODE = "side_request_payload_too_large"
+BODY_SIZE_CODE = "request_body_challenged"
+UNAVAILABLE = "upstream_unavailable"
+WAF_CHALLENGE = "upstream_waf_challenge"
+"""The name that bridges of chat.qwen.ai know for a challenge."""
+
+_WAF_WIRES = frozenset({Wire.QWEN_WEB, Wire.ZAI_WEB, Wire.OTHER})
+_UNSAFE = re.compile(r"[^\x20-\x7e]")
+_NUMERIC = re.compile(r"[\d.\-\s]*")
+
+ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "invalid_request_error",  # request_too_large makes clients cut the main conversation
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    529: "overloaded_error",
+}
+"""docs.anthropic.com errors: ``error.type`` by status; others by class."""
+
+OPENAI_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+"""``error.type`` by status on openai-like wires; others by class."""
+
+WORDS: dict[Kind, str] = {
+    Kind.CHALLENGE: UNAVAILABLE,
+    Kind.OVERLOAD: UNAVAILABLE,
+    Kind.RATE_LIMIT: "rate_limit_exceeded",
+    Kind.QUOTA: "insufficient_quota",
+    Kind.ACCOUNT: "account_error",
+    Kind.FILTER: "content_filter",
+    Kind.OVERFLOW: "context_length_exceeded",
+    Kind.CALLER_ERROR: "invalid_request",
+}
+"""``error.code`` where the upstream's own would mislead. A number is taken for a status by Qwen Code (1234 is then no
+retryable 500), and ``insufficient_quota`` makes Codex give up, though DashScope says it of a limit per minute."""
+
+_TRANSIENT = frozenset({Kind.CHALLENGE, Kind.OVERLOAD, Kind.RATE_LIMIT})
+
+
+def retry_after(wait: float) -> int:
+    """Whole seconds that every client keeps: 1 to 59."""
+    return max(1, min(CAP, math.ceil(wait)))
+
+
+def _answer(
+    status: int, body: dict[str, Any], reason: str, *, wait: float | None = None, should_retry: bool | None = None
+) -> Answer:
+    headers = [("content-type", "application/json"), ("X-Breakwater", _UNSAFE.sub("_", reason))]
+    if wait is not None:
+        headers.append(("Retry-After", str(retry_after(wait))))
+    if should_retry is not None:
+        headers.append(("x-should-retry", "true" if should_retry else "false"))
+    return Answer(status, tuple(headers), msgspec.json.encode(body), reason)
+
+
+def _body(wire: Wire, request_id: str, *, kind: str, code: str | None, message: str, **more: Any) -> dict[str, Any]:
+    """The error object of a wire: ``kind`` is its ``type``, ``more`` goes beside it."""
+    if wire is Wire.DASHSCOPE_NATIVE:
+        return {"code": code or UNAVAILABLE, "message": message, "request_id": request_id, **more}
+    if wire is Wire.ANTHROPIC:
+        coded = {"code": code} if code else {}
+        return {"type": "error", "error": {"type": kind, **coded, "message": message, **more}, "request_id": request_id}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or UNAVAILABLE, **more}}
+
+
+def _kind(wire: Wire, status: int) -> str:
+    if wire is Wire.ANTHROPIC:
+        return ANTHROPIC_TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
+    return OPENAI_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+
+
+def overloaded(  # noqa: PLR0913 - each is said by another rule
+    wire: Wire, *, reason: str, message: str, wait: float, challenge: bool, request_id: str
+) -> Answer:
+    """Not now: 529 on the anthropic wire, 503 on the others, with what is left of the wait in seconds."""
+    if wire is Wire.ANTHROPIC:
+        body = _body(wire, request_id, kind="overloaded_error", code=None, message=message)
+        return _answer(529, body, reason, wait=wait)
+    code = WAF_CHALLENGE if challenge and wire in _WAF_WIRES else UNAVAILABLE
+    return _answer(503, _body(wire, request_id, kind="server_error", code=code, message=message), reason, wait=wait)
+
+
+def too_large(wire: Wire, *, reason: str, message: str, code: str = SIDE_REQUEST_CODE) -> Answer:
+    """Never: a retry of the same request is hopeless."""
+    error = {"type": "invalid_request_error", "code": code, "retryable": False, "message": message}
+    body: dict[str, Any] = {"error": error}
+    if wire is Wire.ANTHROPIC:
+        body = {"type": "error", **body}
+    elif wire is Wire.DASHSCOPE_NATIVE:
+        body = {"code": code, "message": message, **body}
+    return _answer(413, body, reason, should_retry=False)
+
+
+def _word(finding: Finding) -> str:
+    """``error.code`` on openai-like wires: the upstream's own where clients read it rightly, else a word for the kind."""
+    code = plain_code(finding.code)
+    misleads = not code or _NUMERIC.fullmatch(code) or (finding.kind in _TRANSIENT and "quota" in code.lower())
+    return WORDS.get(finding.kind, "upstream_error") if misleads else code
+
+
+def hidden(  # noqa: PLR0913 - each is said by another rule
+    wire: Wire,
+    finding: Finding,
+    *,
+    reason: str,
+    status: int,
+    message: str,
+    request_id: str,
+    wait: float | None = None,
+    should_retry: bool | None = None,
+) -> Answer:
+    """An error that hid in a 200, with the status that it should have had.
+
+    The upstream's code stays as it is on the anthropic and native wires. On the others ``error.code`` is a word, and
+    the upstream's own is ``error.upstream_code`` where it had to make room.
+    """
+    code: str | None = plain_code(finding.code) or None
+    more: dict[str, Any] = {}
+    if wire not in (Wire.ANTHROPIC, Wire.DASHSCOPE_NATIVE):
+        word = _word(finding)
+        more = {"upstream_code": code} if code and code != word else {}
+        code = word
+    elif code is None and wire is Wire.DASHSCOPE_NATIVE:
+        code = _word(finding)
+    kind = _kind(wire, status)
+    if finding.kind is Kind.QUOTA and wire not in (Wire.ANTHROPIC, Wire.DASHSCOPE_NATIVE):
+        kind = "insufficient_quota"
+    body = _body(wire, request_id, kind=kind, code=code, message=message, **more)
+    return _answer(status, body, reason, wait=wait, should_retry=should_retry)
+
+
+def bad_gateway(wire: Wire, *, reason: str, message: str, request_id: str) -> Answer:
+    """The upstream went away before any answer. No Retry-After: SDKs try again by themselves."""
+    return _answer(502, _body(wire, request_id, kind=_kind(wire, 502), code=None, message=message), reason)
+
+
+def _event(data: dict[str, Any], *, event: str = "") -> bytes:
+    line = b"data: " + msgspec.json.encode(data) + b"\n\n"
+    return f"event: {event}\n".encode() + line if event else line
+
+
+def error_frame(wire: Wire, finding: Finding, *, message: str, wait: float, request_id: str) -> bytes:
+    """What closes a stream that has begun; ``retry_after`` in whole seconds is in the error object."""
+    seconds = retry_after(wait)
+    limited = finding.kind is Kind.RATE_LIMIT
+    if wire is Wire.ANTHROPIC:
+        kind = "rate_limit_error" if limited else "overloaded_error"
+        return _event(
+            _body(wire, request_id, kind=kind, code=None, message=message, retry_after=seconds), event="error"
+        )
+    if wire is Wire.RESPONSES:
+        return _failed(message, seconds, request_id)
+    if wire is Wire.DASHSCOPE_NATIVE:
+        code = "Throttling" if limited else UNAVAILABLE
+        data = {"code": code, "message": message, "request_id": request_id, "retry_after": seconds}
+        status = 429 if limited else 503
+        return b"event:error\n:HTTP_STATUS/%d\ndata:%b\n\n" % (status, msgspec.json.encode(data))
+    challenged = finding.kind is Kind.CHALLENGE and wire in _WAF_WIRES
+    code = WAF_CHALLENGE if challenged else WORDS.get(finding.kind, UNAVAILABLE)
+    kind = "rate_limit_error" if limited else "server_error"
+    body = _body(wire, request_id, kind=kind, code=code, message=message, retry_after=seconds)
+    return _event(body) + b"data: [DONE]\n\n"
+
+
+def _failed(message: str, seconds: int, request_id: str) -> bytes:
+    """Codex keeps a wait for this code and these words only, and gives up at once on ``server_is_overloaded``."""
+    error = {
+        "code": "rate_limit_exceeded",
+        "message": f"{message} Please try again in {seconds}s.",
+        "retry_after": seconds,
+    }
+    response: dict[str, Any] = {
+        "id": f"resp_{request_id}",
+        "object": "response",
+        "status": "failed",
+        "error": error,
+        "incomplete_details": None,
+        "output": [],
+        "usage": None,
+    }
+    return _event({"type": "response.failed", "sequence_number": 0, "response": response}, event="response.failed")

@@ -1,0 +1,246 @@
+"""Evidence: what can be known of each exchange about why it was refused, without keeping anything that was said.
+
+A record compares a request with the previous one of its session. It holds sizes, counts, names of content kinds and keyed hashes:
+no prompt, no credential, no token.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+import msgspec
+
+from policies.findings import Finding
+from policies.kinds import Challenge, Kind
+
+TEXT_LIMIT = 100
+"""Characters of a name that a client chose (its model) in a record."""
+
+
+class Facts(msgspec.Struct, frozen=True, gc=False):
+    """One exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
+
+    wall: float
+    """Seconds since the epoch, when the request was complete."""
+    upstream: str
+    wire: str
+    model: str
+    session: str
+    account: str
+    size: int
+    """Bytes of the body."""
+    digest: str
+    """Of what is asked; the same for a re-send."""
+    prefix: Callable[[int], str] | None = None
+    """Gives the digest of all messages but the last so many; called at once and not kept."""
+    roles: Sequence[str] = ()
+    """One for each message, in their order."""
+    markers: Collection[str] = frozenset()
+    """Kinds of content in the body."""
+    gap_session: float | None = None
+    """Seconds since the previous answer of the session ended."""
+    gap_account: float | None = None
+    new_connection: bool | None = None
+    """True where the upstream connection was made for this request, None where that is unknown."""
+    token: str | None = None
+    """Hash of the one-time captcha token in the request."""
+    attempt: int = 1
+    """Sends in all: 1, and more where it was sent again in place."""
+    first: Finding | None = None
+    """What the first send found, where there were more; without it that is taken for a passing refusal."""
+    side: bool = False
+    """A side request: neither compared with the conversation nor taken for its previous request."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
+
+    wall: float
+    upstream: str
+    wire: str
+    model: str
+    session: str
+    account: str
+    gap_session: float | None
+    gap_account: float | None
+    size: int
+    size_change: int | None
+    """Bytes against the previous request of the session."""
+    digest: str
+    same_digest: bool | None
+    prefix_changed: bool | None
+    shrunk: bool | None
+    roles: tuple[str, ...]
+    new_roles: tuple[str, ...] | None
+    new_markers: tuple[str, ...] | None
+    """Kinds of content that the previous body lacked."""
+    previous_refused: bool | None
+    new_connection: bool | None
+    token_seen_before: bool | None
+    """None where the request carries no one-time token."""
+    attempt: int
+    side: bool
+    finding: str
+    """A ``findings.Kind`` value: of the last send."""
+    row: str
+    refused: bool
+    """The client's own send was refused in passing, by a challenge, rate limit or overload; see ``refused``."""
+    refused_at_last: bool
+    """The last send was; False where a re-send in place was not refused again."""
+
+
+def refused(finding: Finding) -> bool:
+    """True for what a trigger may explain: not for quota, account, overflow, a plain caller error, or a body that is too large."""
+    if finding.kind is Kind.CALLER_ERROR:
+        return finding.transient
+    return (
+        finding.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CHALLENGE)
+        and finding.challenge is not Challenge.BODY_SIZE
+    )
+
+
+def to_json(record: Record) -> bytes:
+    """One line of JSON, without its newline."""
+    return msgspec.json.encode(record)
+
+
+class _Previous(msgspec.Struct, frozen=True, gc=False):
+    size: int
+    digest: str
+    whole: str
+    """Digest of all its messages."""
+    messages: int
+    roles: frozenset[str]
+    markers: frozenset[str]
+    refused: bool
+
+
+class _Change(msgspec.Struct, frozen=True, gc=False):
+    size_change: int | None = None
+    same_digest: bool | None = None
+    prefix_changed: bool | None = None
+    shrunk: bool | None = None
+    new_roles: tuple[str, ...] | None = None
+    new_markers: tuple[str, ...] | None = None
+    previous_refused: bool | None = None
+
+
+class Evidence:
+    """The latest records, and as much of each session's previous request as the next comparison needs."""
+
+    def __init__(self, limit: int = 5000, *, key: bytes = b"", sessions: int = 10_000, tokens: int = 10_000) -> None:
+        """``key``: at most 64 bytes, for the hashes; a random one makes records of two runs incomparable."""
+        self._key = key
+        self._records: deque[Record] = deque(maxlen=limit)
+        self._previous: OrderedDict[str, _Previous] = OrderedDict()
+        self._tokens: OrderedDict[str, None] = OrderedDict()
+        self._limits = (sessions, tokens)
+        self._name = lru_cache(maxsize=1024)(self._hashed)
+        """Of what comes again and again: sessions and accounts."""
+
+    def note(self, facts: Facts, finding: Finding) -> Record:
+        """Keep one exchange and what came of it. For those that reached an upstream, in the order in which they ended."""
+        session = self._name(facts.session)
+        change = self._compare(session, facts)
+        record = Record(
+            wall=facts.wall,
+            upstream=facts.upstream,
+            wire=facts.wire,
+            model=facts.model[:TEXT_LIMIT].encode("utf-8", "replace").decode(),
+            session=session,
+            account=self._name(facts.account),
+            gap_session=facts.gap_session,
+            gap_account=facts.gap_account,
+            size=facts.size,
+            size_change=change.size_change,
+            digest=self._hashed(facts.digest),
+            same_digest=change.same_digest,
+            prefix_changed=change.prefix_changed,
+            shrunk=change.shrunk,
+            roles=tuple(sorted(set(facts.roles))),
+            new_roles=change.new_roles,
+            new_markers=change.new_markers,
+            previous_refused=change.previous_refused,
+            new_connection=facts.new_connection,
+            token_seen_before=self._seen(facts),
+            attempt=facts.attempt,
+            side=facts.side,
+            finding=finding.kind.value,
+            row=finding.row,
+            refused=_refused_first(facts, finding),
+            refused_at_last=refused(finding),
+        )
+        self._remember(session, facts, refused=record.refused_at_last)
+        self._records.append(record)
+        return record
+
+    def records(self) -> tuple[Record, ...]:
+        """Oldest first."""
+        return tuple(self._records)
+
+    def _compare(self, session: str, facts: Facts) -> _Change:
+        previous = self._previous.get(session)
+        if previous is None or facts.side:
+            return _Change()
+        return _Change(
+            size_change=facts.size - previous.size,
+            same_digest=facts.digest == previous.digest,
+            prefix_changed=_prefix_changed(facts, previous),
+            shrunk=facts.size < previous.size,
+            new_roles=tuple(sorted(set(facts.roles) - previous.roles)),
+            new_markers=tuple(sorted(set(facts.markers) - previous.markers)),
+            previous_refused=previous.refused,
+        )
+
+    def _seen(self, facts: Facts) -> bool | None:
+        if facts.token is None:
+            return None
+        token = self._hashed(facts.token)
+        seen = token in self._tokens
+        self._tokens[token] = None
+        self._tokens.move_to_end(token)
+        if len(self._tokens) > self._limits[1]:
+            self._tokens.popitem(last=False)
+        return seen
+
+    def _remember(self, session: str, facts: Facts, *, refused: bool) -> None:
+        if facts.side:
+            return
+        self._previous[session] = _Previous(
+            size=facts.size,
+            digest=facts.digest,
+            whole=_prefix(facts, 0),
+            messages=len(facts.roles),
+            roles=frozenset(facts.roles),
+            markers=frozenset(facts.markers),
+            refused=refused,
+        )
+        self._previous.move_to_end(session)
+        if len(self._previous) > self._limits[0]:
+            self._previous.popitem(last=False)
+
+    def _hashed(self, text: str) -> str:
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).hexdigest() if text else ""
+
+
+def _refused_first(facts: Facts, last: Finding) -> bool:
+    if facts.attempt == 1:
+        return refused(last)
+    return facts.first is None or refused(facts.first)
+
+
+def _prefix(facts: Facts, but: int) -> str:
+    return facts.prefix(but) if callable(facts.prefix) else ""
+
+
+def _prefix_changed(facts: Facts, previous: _Previous) -> bool | None:
+    """False where the conversation only grew: what the previous request held still stands at its beginning."""
+    if facts.digest == previous.digest:
+        return False
+    added = len(facts.roles) - previous.messages
+    if added < 0:
+        return True
+    return _prefix(facts, added) != previous.whole if callable(facts.prefix) and previous.whole else None

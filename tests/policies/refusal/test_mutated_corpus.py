@@ -1,0 +1,202 @@
+"""The corpus again in every spelling of the wire: the same answer gets the same decision, whatever carries it."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from policies.answer.encodings import decoder
+from policies.answer.head import Head
+from policies.decisions import Commit, Decision, Replace
+from policies.exchange import Exchange
+from policies.kinds import Kind
+from policies.request import reading, side_request_rows
+from tests.policies.answer.test_encodings import compress_brotli, zstd
+from tests.policies.exchanges import Controller
+from tests.policies.refusal.replies import Reply, corpus
+
+SIZES = (1, 7, 1000)
+FINE_BYTES = 1200
+"""Chunks of 1 and 7 bytes up to here, of 1000 behind it: what decides stands at the front."""
+DECODED = 1 << 20
+
+
+@dataclass(frozen=True)
+class Carried:
+    """One answer as it goes over the wire."""
+
+    head: Head
+    body: bytes
+    cut: bool
+
+
+def plain(reply: Reply) -> Carried:
+    """The answer without its content coding."""
+    fields = tuple((k, v) for k, v in reply.head.headers if k.lower() not in ("content-encoding", "content-length"))
+    decoding = decoder(reply.head.get("content-encoding"))
+    assert decoding is not None
+    return Carried(Head(reply.head.status, fields), decoding.feed(reply.body), reply.cut)
+
+
+def packed_gzip(data: bytes, *, cut: bool) -> bytes:
+    if not cut:
+        return gzip.compress(data)
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
+def packed_brotli(data: bytes, *, cut: bool) -> bytes:
+    if not cut:
+        return compress_brotli(data)
+    packer: Any = import_module("brotli").Compressor()
+    return bytes(packer.process(data) + packer.flush())
+
+
+def packed_zstd(data: bytes, *, cut: bool) -> bytes:
+    whole = bytes(zstd(data))
+    return whole[:-1] if cut and len(data) < DECODED else whole
+
+
+CODINGS: dict[str, Callable[..., bytes]] = {"gzip": packed_gzip, "br": packed_brotli, "zstd": packed_zstd}
+
+
+def encoded(name: str) -> Callable[[Carried], Carried]:
+    def mutate(carried: Carried) -> Carried:
+        head = Head(carried.head.status, (*carried.head.headers, ("Content-Encoding", name)))
+        return Carried(head, CODINGS[name](carried.body, cut=carried.cut), carried.cut)
+
+    return mutate
+
+
+def spelled(change: Callable[[bytes], bytes]) -> Callable[[Carried], Carried]:
+    return lambda carried: Carried(carried.head, change(carried.body), carried.cut)
+
+
+MUTATIONS: dict[str, Callable[[Carried], Carried]] = {
+    "as it came": lambda carried: carried,
+    "crlf": spelled(lambda body: body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")),
+    "bom": spelled(lambda body: b"\xef\xbb\xbf" + body),
+    "comment": spelled(lambda body: b": keep-alive\n\n" + body),
+    **{name: encoded(name) for name in CODINGS},
+}
+
+
+def applies(reply: Reply, mutation: str) -> bool:
+    if not reply.body:
+        return mutation == "as it came"
+    if mutation == "comment":
+        return "event-stream" in reply.head.media_type
+    return not (mutation == "zstd" and reply.cut)  # a cut zstd block decodes to nothing: another answer
+
+
+def pieces(body: bytes, size: int) -> Iterator[bytes]:
+    at = 0
+    while at < len(body):
+        step = size if at < FINE_BYTES else max(size, 1000)
+        yield body[at : at + step]
+        at += step
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the client gets and what is written down, but for ids and the bytes' spelling."""
+
+    decision: str
+    status: int | None
+    headers: tuple[tuple[str, str | None], ...]
+    found: tuple[Kind, str, float | None, int | None]
+    tapped: tuple[Kind, str] | None
+    state: str
+    """Of the breaker, with one strike allowed."""
+
+
+def outcome(reply: Reply, carried: Carried, size: int) -> Outcome:
+    controller = Controller("breaker: {strikes: 1}")
+    ex = exchange(controller, reply)
+    controller.rules.admit(ex, controller.now, controller.wall)
+    controller.rules.begin(ex, carried.head, controller.now)
+    decision: Decision | None = None
+    held: list[bytes] = []
+    for chunk in pieces(carried.body, size):
+        if decision is None:
+            held.append(chunk)
+            decision = fed(controller, ex, chunk)
+            passed(controller, ex, held if isinstance(decision, Commit) else [])
+        elif isinstance(decision, Commit):
+            passed(controller, ex, [chunk])
+    if decision is None:
+        assert ex.reader
+        decision = controller.rules.decide(ex, ex.reader.finish(cut=carried.cut), controller.now, controller.wall)
+        passed(controller, ex, held if isinstance(decision, Commit) else [])
+    if isinstance(decision, Commit) and not carried.cut:
+        passed(controller, ex, [b""])
+    controller.settle(ex)
+    return told(controller, ex, decision)
+
+
+def exchange(controller: Controller, reply: Reply) -> Exchange:
+    asked = b'{"model":"m","max_tokens":32000,"stream":true,"tools":[{"name":"t"}],"messages":[]}'
+    call = reading.read(
+        reply.surface,
+        "POST",
+        "/",
+        lambda _: "",
+        "",
+        asked,
+        size=len(asked),
+        account="a",
+        hashed=lambda text: text,
+        traits=side_request_rows.BUILT_IN,
+    )
+    return Exchange("flow", call, controller.now, "site.test")
+
+
+def fed(controller: Controller, ex: Exchange, chunk: bytes) -> Decision | None:
+    assert ex.reader
+    finding = ex.reader.feed(chunk)
+    return None if finding is None else controller.rules.decide(ex, finding, controller.now, controller.wall)
+
+
+def passed(controller: Controller, ex: Exchange, chunks: list[bytes]) -> None:
+    """Chunks of a committed answer; the empty one is its end."""
+    assert ex.reader
+    for chunk in chunks:
+        tapped = ex.reader.tap(chunk) if chunk else ex.reader.tap_finish()
+        if tapped.finding is not None:
+            controller.rules.tapped(ex, tapped.finding, controller.now)
+
+
+def told(controller: Controller, ex: Exchange, decision: Decision) -> Outcome:
+    assert ex.finding
+    status, headers = None, tuple[tuple[str, str | None], ...]()
+    if isinstance(decision, Replace):
+        status, headers = decision.answer.status, tuple(decision.answer.headers)
+    elif isinstance(decision, Commit):
+        headers = decision.headers
+    found = (ex.finding.kind, ex.finding.row, ex.finding.wait, ex.finding.window)
+    tapped = (ex.tapped.kind, ex.tapped.row) if ex.tapped else None
+    state = controller.state.breaker(ex.call).state(controller.now).state.value
+    return Outcome(type(decision).__name__, status, headers, found, tapped, state)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+@pytest.mark.parametrize("reply", corpus(), ids=[reply.id for reply in corpus()])
+def test_the_same_answer_gets_the_same_decision(reply: Reply, mutation: str) -> None:
+    if not applies(reply, mutation):
+        return
+    carried = MUTATIONS[mutation](plain(reply))
+    for size in SIZES:
+        assert outcome(reply, carried, size) == in_one_piece(reply.id), size
+
+
+@cache
+def in_one_piece(name: str) -> Outcome:
+    reply = next(reply for reply in corpus() if reply.id == name)
+    return outcome(reply, plain(reply), DECODED)
