@@ -1,12 +1,13 @@
-"""Holds a response's headers back, waits, and re-sends a request in place: the only file that knows mitmproxy's inside.
+"""Holds a response's headers back, lets a request wait, and re-sends it in place: the only file that knows mitmproxy's inside.
 
 mitmproxy sends the status line as soon as an addon asks for streaming, so its public hooks cannot turn a first-frame
-challenge into a real status. ``adopt`` makes the HTTP layers of a connection build a ``HeldStream``: where
-``flow.response.stream`` is a ``Hold``, its headers and first bytes stay here until the hold decides
+challenge into a real status. ``adopt`` makes the HTTP layers of a connection build a ``HeldStream``: where it has a hold,
+the headers and first bytes of its response stay here until the hold decides
 
     Commit    the headers, what was kept, and then chunk by chunk what comes
     Replace   an answer of our own, already placed in ``flow.response``
     Resend    the same request once more, after a pause, on a fresh stream id
+    Queue     the same request once more, when it is woken and its gate says so
 
 Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once.
 Written against mitmproxy 11.0.2 and 12.x; self_test.py says at start-up whether that still holds.
@@ -19,28 +20,20 @@ import time
 import weakref
 from typing import Any, cast
 
-from mitmproxy import flow, http
-from mitmproxy.connection import Client
-from mitmproxy.proxy import commands, events, layer
-from mitmproxy.proxy.context import Context
+from mitmproxy import http
+from mitmproxy.proxy import commands, context, events, layer
 from mitmproxy.proxy.layers import http as proto
 
-from hold import Hold
-from policies.decisions import Commit, Decision, Replace
+from hold import STREAM, Gate, Hold, Woken
+from policies.decisions import Commit, Decision, Forward, Refuse, Replace, Resend
 
-_codes: Any = getattr(proto, "ErrorCode", None)  # an enum in mitmproxy 12; mitmproxy 11 has status codes
-CANCEL: Any = _codes.CANCEL if _codes else 499
-BROKEN: Any = _codes.GENERIC_SERVER_ERROR if _codes else 502
+_codes: Any = getattr(proto, "ErrorCode", None)  # of mitmproxy 12; mitmproxy 11 has status codes
+CANCEL, BROKEN = (_codes.CANCEL, _codes.GENERIC_SERVER_ERROR) if _codes else (499, 502)
 
-RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(
-    getattr(proto, f"Response{name}") for name in ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
-)
+_OF_A_RESPONSE = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
+RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{name}") for name in _OF_A_RESPONSE)
 FRESH_IDS = itertools.count(2**32, 2)  # of re-sends: even, and above anything a client can use
-LOOK_SECONDS = 1.0
-"""How often a wait looks whether its flow was killed."""
-
-_held_clients: weakref.WeakSet[Client] = weakref.WeakSet()
-_pauses: weakref.WeakKeyDictionary[http.HTTPFlow, float] = weakref.WeakKeyDictionary()
+LOOK_SECONDS = 1.0  # of a timer at most: while it runs, its stream lives on with all the bytes in it
 
 
 def adopt(next_layer: layer.NextLayer) -> None:
@@ -49,18 +42,7 @@ def adopt(next_layer: layer.NextLayer) -> None:
     while found is not None:
         if type(found) is proto.HttpLayer:
             found.__class__ = HeldHttpLayer
-            _held_clients.add(found.context.client)
         found = getattr(found, "child_layer", None)
-
-
-def holds(held: http.HTTPFlow) -> bool:
-    """Tell whether this flow runs on a layer that can hold; a flow replayed by mitmproxy does not."""
-    return held.client_conn in _held_clients
-
-
-def pause(paced: http.HTTPFlow, seconds: float) -> None:
-    """Delay the first send of a request, without keeping its client from being noticed."""
-    _pauses[paced] = seconds
 
 
 class HeldHttpLayer(proto.HttpLayer):
@@ -70,21 +52,30 @@ class HeldHttpLayer(proto.HttpLayer):
         self.streams[stream_id] = HeldStream(self.context.fork(), stream_id)
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
+    def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
+        if isinstance(event, Woken):  # down the path of layers to its stream, through the stream of a CONNECT too
+            path = event.stream.context.layers
+            yield from self.event_to_child(path[path.index(self) + 1], cast("Any", event))
+        else:
+            yield from super()._handle_event(event)
+
 
 class HeldStream(proto.HttpStream):
     """One exchange whose response headers can wait."""
 
-    def __init__(self, context: Context, stream_id: int) -> None:
-        super().__init__(context, stream_id)
-        # Stream id whose response events count; None while no request of ours is under way upstream.
-        self._attempt: int | None = stream_id
+    def __init__(self, of: context.Context, stream_id: int) -> None:
+        super().__init__(of, stream_id)
+        self.gate: Gate | None = None
+        self.after: float | None = 0.0
+        self.hold: Hold | None = None
+        self._attempt: int | None = stream_id  # whose response events count; None while nothing is under way upstream
         self._reached = False  # whether there is an upstream to tell that its response is given up
         self._kept: list[bytes] = []
-        self._timer: commands.RequestWakeup | None = None
-        self._due = 0.0  # when it is really due, in monotonic seconds
+        self._timer: commands.RequestWakeup | None = None  # due at _due, monotonic seconds
+        self._due = 0.0
         self._stores = False  # store_streamed_bodies of mitmproxy 12
 
-    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+    def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
         if isinstance(event, RESPONSE_EVENTS):
             if event.stream_id != self._attempt:
                 return  # late words of an upstream response that was given up
@@ -94,74 +85,87 @@ class HeldStream(proto.HttpStream):
                 yield from self.server_state(event)
         elif isinstance(event, events.Wakeup):
             if event.command is self._timer:
-                self._timer = None
-                yield from self._woken()
+                yield from self._looked()
+        elif isinstance(event, Woken):
+            yield from self._ask_gate()
         else:
             yield from super()._handle_event(event)
         if self.client_state == self.state_errored:  # mitmproxy keeps a stream that was killed or refused
             yield from self._drop(self._attempt)
             yield proto.DropStream(self.stream_id)
 
+    def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
+        setattr(self.flow, STREAM, weakref.ref(self))  # this is asked first when a flow has been made
+        return (yield from super().check_invalid(request))
+
     def make_server_connection(self) -> layer.CommandGenerator[bool]:
-        seconds = _pauses.pop(self.flow, 0.0) if _pauses else 0.0
-        if seconds > 0 and self.client_state == self.state_done:
-            self._attempt = None
-            self.server_state = self.state_waiting
-            yield from self._wake_in(seconds)
-            return False
+        if self.after == 0 or self.client_state != self.state_done:
+            return (yield from self._connect())
+        self._attempt, self.server_state = None, self.state_waiting
+        if self.after is not None:
+            yield from self._wake_in(self.after)
+        return False
+
+    def _connect(self) -> layer.CommandGenerator[bool]:
         self._reached = yield from super().make_server_connection()
+        if self._reached and self.gate:
+            self.gate.sent()
         return self._reached
 
     def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
-        yield from ()  # until the timer: nothing is under way upstream
+        yield from ()  # until its timer, or else until it is woken
+
+    def _ask_gate(self) -> layer.CommandGenerator[None]:
+        if not self.flow.live or (yield from self.check_killed(emit_error_hook=True)):
+            return
+        waits, fresh = self.server_state == self.state_waiting and self._timer is None, self.flow.response is None
+        turn = self.gate.turn() if waits and self.gate else None
+        if isinstance(turn, Forward):
+            yield from self._send()
+        elif isinstance(turn, Refuse):
+            if fresh:  # as mitmproxy does with an answer that was set in the request hook
+                yield proto.HttpResponseHeadersHook(self.flow)
+            if not (yield from self.check_killed(emit_error_hook=True)):
+                yield from self.send_response()
 
     def _send(self) -> layer.CommandGenerator[None]:
         """Send the request on a fresh id: HTTP/2 maps ids one to one, an old one cannot be used again."""
         attempt = self._attempt = next(FRESH_IDS)
         cast("proto.HttpLayer", self.context.layers[self.context.layers.index(self) - 1]).streams[attempt] = self
         self.server_state = self.state_wait_for_response_headers
-        self._reached = yield from super().make_server_connection()
-        if not self._reached or (yield from self.check_killed(emit_error_hook=True)):
+        if not (yield from self._connect()) or (yield from self.check_killed(emit_error_hook=True)):
             return
-        request, content, server = self.flow.request, self.flow.request.raw_content, self.context.server
-        parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or request.trailers))]
+        request, content, trailers = self.flow.request, self.flow.request.raw_content, self.flow.request.trailers
+        parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or trailers))]
         parts += [proto.RequestData(attempt, content)] if content else []
-        parts += [proto.RequestTrailers(attempt, request.trailers)] if request.trailers else []
+        parts += [proto.RequestTrailers(attempt, trailers)] if trailers else []
         for part in (*parts, proto.RequestEndOfMessage(attempt)):
-            yield proto.SendHttp(part, server)
+            yield proto.SendHttp(part, self.context.server)
 
-    @property
-    def _hold(self) -> Hold | None:
-        stream = getattr(getattr(self.flow, "response", None), "stream", None)
-        return stream if getattr(stream, "held", False) else None
-
-    @property
     def _more_is_here(self) -> bool:
         """More of this response came during a hook, and mostly the decision with it: no timer is worth its while."""
         return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
 
     def start_response_stream(self) -> layer.CommandGenerator[None]:
-        if (hold := self._hold) is None:
-            yield from super().start_response_stream()
-            return
+        if self.hold is None:
+            return (yield from super().start_response_stream())
         self._kept, self.server_state = [], self.state_hold_response
-        if not self._more_is_here:
-            yield from self._wake_in(hold.pause())
+        if not self._more_is_here():
+            yield from self._wake_in(self.hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if self._hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
-            yield from self._obey(self._hold.finish(cut=False), whole=True)  # a response that never had a body
+        if self.hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
+            yield from self._obey(self.hold.finish(cut=False), whole=True)  # a response that never had a body
         else:
             yield from super().state_consume_response_body(event)
 
     def state_hold_response(self, event: events.Event) -> layer.CommandGenerator[None]:
-        """Keep what comes until the hold has decided."""
-        hold: Any = self._hold
+        hold: Any = self.hold
         if isinstance(event, proto.ResponseData):
             self._kept.append(event.data)
             decision = hold.feed(event.data)
             nearer = self._timer is None or time.monotonic() + hold.pause() < self._due - 0.01
-            if decision is None and nearer and not self._more_is_here:
+            if decision is None and nearer and not self._more_is_here():
                 yield from self._wake_in(hold.pause())
             yield from self._obey(decision, whole=False)
         elif isinstance(event, proto.ResponseTrailers):
@@ -175,19 +179,19 @@ class HeldStream(proto.HttpStream):
             return
         self._timer = None
         if isinstance(decision, Commit):
-            yield from self._commit(whole=whole)
-            return
+            return (yield from self._commit(whole=whole))
         self._kept = []
         yield from self._abandon(ended=whole)
         if isinstance(decision, Replace):
             yield from self.send_response()
-        else:
-            self.server_state = self.state_waiting
+            return
+        self.server_state = self.state_waiting
+        if isinstance(decision, Resend):
             yield from self._wake_in(decision.after)
 
     def _commit(self, *, whole: bool) -> layer.CommandGenerator[None]:
         (kept, self._kept), response = (self._kept, []), cast("http.Response", self.flow.response)
-        if whole:  # all of it is here: it goes at once, and the flow keeps it, as it does where nothing is streamed
+        if whole and response.stream is self.hold:  # it goes at once, and the flow keeps it, as where nothing is streamed
             content = response.data.content = b"".join(kept)
             ended = not (content or response.trailers)
             yield proto.SendHttp(proto.ResponseHeaders(self.stream_id, response, ended), self.context.client)
@@ -198,35 +202,39 @@ class HeldStream(proto.HttpStream):
         self._stores = getattr(self.context.options, "store_streamed_bodies", False)
         yield from super().start_response_stream()
         for chunk in kept:
-            if self._attempt is None:
-                return
-            yield from self.state_stream_response_body(proto.ResponseData(self.stream_id, chunk))
+            if self._attempt is not None:
+                yield from self.state_stream_response_body(proto.ResponseData(self.stream_id, chunk))
 
     def state_stream_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        hold, whole = self._hold, not isinstance(event, proto.ResponseData)
+        hold, whole = self.hold, not isinstance(event, proto.ResponseData)
         if hold is None or isinstance(event, proto.ResponseTrailers):
             yield from super().state_stream_response_body(event)
             return
-        for chunk in hold(b"" if whole else event.data):  # type: ignore[attr-defined]
+        yield from self._pass_on(hold(b"" if whole else event.data))  # type: ignore[attr-defined]
+        if hold.severed:
+            yield from self._abandon(ended=whole)
+            error = proto.ResponseProtocolError(self.stream_id, "Breakwater cut the stream at a refusal.", BROKEN)
+            yield from super().handle_protocol_error(error)
+        elif whole:
+            yield from super().state_stream_response_body(event)  # asks the stream once more, for what it kept back
+        elif hold.ended:
+            yield from self._abandon(ended=False)
+            yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
+
+    def _pass_on(self, chunks: list[bytes]) -> layer.CommandGenerator[None]:
+        stream: Any = self.flow.response and self.flow.response.stream
+        if callable(stream) and stream is not self.hold:  # another addon's
+            made = [stream(chunk) for chunk in chunks]
+            chunks = [piece for some in made for piece in ([some] if isinstance(some, bytes) else some)]
+        for chunk in chunks:
             if self._stores:
                 self.response_body_buf += chunk
             yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
-        if whole and not hold.severed:
-            yield from super().state_stream_response_body(event)  # asks the hold once more, which has nothing left
-        if not (hold.severed or (hold.ended and not whole)):
-            return
-        yield from self._abandon(ended=whole)
-        if hold.severed:
-            yield from super().handle_protocol_error(
-                proto.ResponseProtocolError(self.stream_id, "Breakwater cut the stream at a refusal.", BROKEN)
-            )
-        else:
-            yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
         """Nobody waits for it any more: the upstream hears of it too. mitmproxy lets that one run on."""
         killed: bool = yield from super().check_killed(emit_error_hook)
-        if killed and self.flow.response is not None and self._reached:
+        if killed and self._reached:
             yield from self._abandon(ended=False)
         return killed
 
@@ -238,60 +246,53 @@ class HeldStream(proto.HttpStream):
         yield from self._drop(attempt)
 
     def _wake_in(self, seconds: float) -> layer.CommandGenerator[None]:
-        self._due = time.monotonic() + seconds
-        self._timer = commands.RequestWakeup(min(max(seconds, 0.0), LOOK_SECONDS))
+        self._due, self._timer = time.monotonic() + seconds, commands.RequestWakeup(min(max(seconds, 0.0), LOOK_SECONDS))
         yield self._timer
 
-    def _woken(self) -> layer.CommandGenerator[None]:
-        left = self._due - time.monotonic()
-        if self.flow.error and self.flow.error.msg == flow.Error.KILLED_MESSAGE:  # in mitmweb, while it was held
-            yield from self.check_killed(emit_error_hook=True)
-        elif self.server_state == self.state_waiting and left > 0.001:
+    def _looked(self) -> layer.CommandGenerator[None]:
+        self._timer, left, hold = None, self._due - time.monotonic(), self.hold
+        if self.server_state == self.state_waiting and left > 0.001:
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
-            decision = self._hold.due() if self._hold else None
+            decision = hold.due() if hold else None
             yield from (self._obey(decision, whole=True) if decision else self._send())
-        elif self.server_state == self.state_hold_response and self._hold is not None:
-            decision = self._hold.tick()
-            if decision is None:
-                yield from self._wake_in(self._hold.pause())
+        elif self.server_state == self.state_hold_response and hold:
+            if (decision := hold.tick()) is None:
+                yield from self._wake_in(hold.pause())
             yield from self._obey(decision, whole=False)
 
     def handle_protocol_error(self, event: Any) -> layer.CommandGenerator[None]:
         self._timer = None
         if isinstance(event, proto.RequestProtocolError):
             return (yield from self._client_left(event))
-        attempt, decision = self._attempt, self._on_broken_upstream()
+        attempt, hold, decision = self._attempt, self.hold, None
+        if hold and self.server_state == self.state_hold_response:
+            decision = hold.finish(cut=True)
+        elif hold and self.server_state == self.state_wait_for_response_headers:  # it is the hold of the attempt before
+            decision = hold.unsent()
         if isinstance(decision, Replace):
-            yield from self._obey(decision, whole=True)
-            return
+            return (yield from self._obey(decision, whole=True))
         if isinstance(decision, Commit):
             yield from self._commit(whole=False)
-        if self.server_state == self.state_stream_response_body and (hold := self._hold):
-            for chunk in hold(b""):  # what was kept back of an unfinished frame
-                yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
+        if self.server_state == self.state_stream_response_body and hold:
+            yield from self._pass_on(hold(b""))  # what was kept back of an unfinished frame
         if decision is None or self._attempt is not None:
             yield from super().handle_protocol_error(event)
         yield from self._drop(attempt)
 
-    def _on_broken_upstream(self) -> Decision | None:
-        hold = self._hold
-        if hold and self.server_state == self.state_hold_response:
-            return hold.finish(cut=True)
-        unanswered = self.server_state == self.state_wait_for_response_headers  # it is the hold of the attempt before
-        return hold.unsent() if hold and unanswered else None
-
     def _client_left(self, event: proto.RequestProtocolError) -> layer.CommandGenerator[None]:
         attempt, self._attempt = self._attempt, None
-        if attempt is None and self.server_state == self.state_waiting:
-            self.client_state = self.state_uninitialized  # else mitmproxy tells an upstream that nobody has asked
         if attempt is not None:
             event.stream_id = attempt
+        elif self.server_state == self.state_waiting:
+            self.client_state = self.state_uninitialized  # else mitmproxy tells an upstream that nobody has asked
         yield from super().handle_protocol_error(event)
+        self.server_state = self.state_errored
         yield from self._drop(attempt)
 
     def flow_done(self) -> layer.CommandGenerator[None]:
         yield from super().flow_done()
+        self.gate = self.hold = None  # they know the flow, and it knows them
         yield from self._drop(self._attempt)
 
     def _drop(self, attempt: int | None) -> layer.CommandGenerator[None]:

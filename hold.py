@@ -1,17 +1,44 @@
-"""The contract between the layer that holds a response and what decides over it."""
+"""What holds a response or lets a request wait, as the rest of the program sees it: the contract, and how to ask for it.
+
+``held_stream.py`` obeys a ``Gate`` and a ``Hold``. Neither may raise, wait or block.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from policies.decisions import Decision
+from mitmproxy import ctx, http
+
+from policies.decisions import Decision, Forward, Refuse
+
+STREAM = "_breakwater_stream"
+"""Attribute of a flow: gives its stream. It is no part of the flow's state, so that a copy has none."""
+
+_wakes: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True)
+class Woken:
+    """The event that lets a request which waits ask its gate, for the layers down to its stream."""
+
+    stream: Any
+
+
+class Gate(Protocol):
+    """What decides when a request is sent."""
+
+    def turn(self) -> Forward | Refuse | None:
+        """Say whether a request that waits is sent now; None: it waits on. A refusal is in ``flow.response`` already."""
+
+    def sent(self) -> None:
+        """Hear that the request goes out, first and at every re-send."""
 
 
 class Hold(Protocol):
-    """What decides over one held response. None of its methods may raise, wait or block."""
+    """What decides over one held response."""
 
-    held: bool
-    """False: the layer streams as it always does, through ``__call__`` alone."""
     ended: bool
     """True once ``__call__`` has returned the last bytes that the client shall get."""
     severed: bool
@@ -33,7 +60,43 @@ class Hold(Protocol):
         """Seconds until the next ``tick`` is due."""
 
     def due(self) -> Decision | None:
-        """Asked when the wait before a re-send is over; None: send."""
+        """Say what to do when the wait before a re-send is over; None: send."""
 
     def unsent(self) -> Decision | None:
         """Say what to do when a re-send could not reach the upstream; None: as for any failed request."""
+
+
+def can_hold(flow: http.HTTPFlow) -> bool:
+    """Tell whether a flow's stream can wait and hold; one of mitmproxy's own, as in its client replay, cannot."""
+    return _stream_of(flow) is not None
+
+
+def admit(flow: http.HTTPFlow, gate: Gate | None, after: float | None = 0.0) -> None:
+    """Say when a request is first sent: ``after`` seconds from now, or for None when it is woken and its gate says so."""
+    if stream := _stream_of(flow):
+        stream.gate, stream.after = gate, after
+
+
+def hold(flow: http.HTTPFlow, by: Hold) -> None:
+    """Keep a response's headers until ``by`` decides. What another addon streams with gets the bytes that go on."""
+    stream, response = _stream_of(flow), flow.response
+    assert response
+    stream.hold = by
+    if not callable(response.stream):
+        response.stream = by
+
+
+def wake(flow: http.HTTPFlow) -> None:
+    """Have a waiting request ask its gate, and a killed flow end. Does nothing for a client that has left."""
+    stream, client = _stream_of(flow), flow.client_conn
+    key: Any = client.id if client.transport_protocol != "udp" else (client.peername, client.sockname)
+    server: Any = ctx.master.addons
+    if stream and (handler := server.get("proxyserver").connections.get(key)):
+        task = asyncio.get_running_loop().create_task(handler.server_event(Woken(stream)))
+        _wakes.add(task)
+        task.add_done_callback(_wakes.discard)
+
+
+def _stream_of(flow: http.HTTPFlow) -> Any:
+    stream = None if flow.is_replay == "request" else getattr(flow, STREAM, None)
+    return stream and stream()

@@ -9,14 +9,15 @@ from mitmproxy import http
 from mitmproxy.connection import Client, ConnectionState
 from mitmproxy.options import Options
 
-from held_stream import LOOK_SECONDS, Context, HeldHttpLayer, commands, events, proto
+from held_stream import LOOK_SECONDS, HeldHttpLayer, commands, context, events, proto
+from hold import hold
 from policies.decisions import Answer, Commit, Decision, Replace
 
 
 class _Probe:
     """The hold of the self-test: holds the first byte, then puts a 529 in its place."""
 
-    held, ended, severed = True, False, False
+    ended, severed = False, False
 
     def __init__(self, probed: http.HTTPFlow) -> None:
         self.flow = probed
@@ -44,11 +45,24 @@ class _Probe:
         return None
 
 
+class _Options:
+    """mitmproxy's options, but for those of a user that would stream or refuse the bytes of the self-test."""
+
+    stream_large_bodies = body_size_limit = None
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._options, name)
+
+
 def self_test(options: Options) -> str:
     """Drive one exchange through the layers in memory, without a socket; what is wrong with the hold, or empty."""
     client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=time.time())
     client.state = ConnectionState.OPEN
-    root, sent = HeldHttpLayer(Context(client, options), proto.HTTPMode.regular), b""
+    own: Any = _Options(options)
+    root, sent = HeldHttpLayer(context.Context(client, own), proto.HTTPMode.regular), b""
     try:
         upstream = _drive(root, events.Start())[1]
         upstream = _drive(root, events.DataReceived(client, b"GET http://self.test/ HTTP/1.1\r\n\r\n"))[1]
@@ -71,8 +85,8 @@ def _drive(root: HeldHttpLayer, first: events.Event) -> tuple[bytes, Any]:
                 upstream.state = ConnectionState.OPEN
                 queue.append(events.OpenConnectionCompleted(command, None))
             elif isinstance(command, commands.StartHook):
-                if command.name == "responseheaders" and not command.args()[0].response.stream:
-                    command.args()[0].response.stream = _Probe(command.args()[0])
+                if command.name == "responseheaders":
+                    hold(command.args()[0], _Probe(command.args()[0]))
                 queue.append(events.HookCompleted(command, None))
             elif isinstance(command, commands.SendData) and command.connection is not upstream:
                 out += command.data

@@ -15,7 +15,7 @@ from typing import Any
 
 from mitmproxy import http
 
-import held_stream
+import hold
 from operations import keeping
 from operations.annotations import describe, keep_answer
 from operations.evidence_log import EvidenceLog
@@ -79,6 +79,7 @@ class Controller:
             self.counters.avoided(ex.call.surface.upstream, admission.answer.reason)
             self._decided(flow, ex, admission.answer.status)
         else:
+            assert isinstance(admission, Forward)
             self._forward(flow, ex, admission)
 
     def exchange(self, flow: http.HTTPFlow, now: float) -> Exchange | None:
@@ -95,8 +96,8 @@ class Controller:
     def _forward(self, flow: http.HTTPFlow, ex: Exchange, admission: Forward) -> None:
         if ex.generation:
             self.counters.sent(ex.call.surface.upstream)
-        if admission.after > 0 and held_stream.holds(flow):
-            held_stream.pause(flow, admission.after)
+        if admission.after > 0 and hold.can_hold(flow):
+            hold.admit(flow, None, admission.after)
             ex.notes.append(f"paced: sent {admission.after:.2f} s later")
         self._log(flow, ex)
 
@@ -108,7 +109,8 @@ class Controller:
         """The upstream's headers are here: hold them, watch the stream, or let both go."""
         if flow.response is None or (flow not in self.live and flow not in self._unread):
             return
-        if callable(flow.response.stream):
+        can_hold = self.can_hold and hold.can_hold(flow) and self.state.settings.mode == "enforce"
+        if callable(flow.response.stream) and not can_hold:
             self.once("streamed", "another addon streams an answer in a way of its own: it is not judged")
             return
         try:
@@ -135,8 +137,8 @@ class Controller:
         view_bytes = settings.view_bytes if ex.generation else 0
         if settings.mode == "observe":
             flow.response.stream = Watched(self, flow, ex, view_bytes)
-        elif self.can_hold and held_stream.holds(flow):
-            flow.response.stream = HeldResponse(self, flow, ex, view_bytes)
+        elif self.can_hold and hold.can_hold(flow):
+            hold.hold(flow, HeldResponse(self, flow, ex, view_bytes))
         elif head.media_type == "text/event-stream":
             flow.response.stream = Tapped(self, flow, ex, view_bytes)
             ex.committed = True

@@ -59,5 +59,10 @@ class Resend:
     of: int
 
 
-Admission = Forward | Refuse
-Decision = Commit | Replace | Resend
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Let the request wait unsent until its turn comes."""
+
+
+Admission = Forward | Refuse | Queue
+Decision = Commit | Replace | Resend | Queue

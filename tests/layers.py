@@ -21,8 +21,9 @@ from mitmproxy.connection import Client, ConnectionState, Server
 from mitmproxy.options import Options
 
 import held_stream
-from held_stream import Context, HeldHttpLayer, commands, events, proto
-from policies.decisions import Answer, Commit, Decision, Replace, Resend
+from held_stream import HeldHttpLayer, commands, context, events, proto
+from hold import STREAM, Woken, admit, hold
+from policies.decisions import Answer, Commit, Decision, Forward, Queue, Refuse, Replace, Resend
 
 CLOSED = ConnectionState.CLOSED
 OURS = Answer(529, (), b"ours", "test")
@@ -40,11 +41,10 @@ class Clock:
 
 @dataclass
 class ScriptedHold:
-    """A hold that decides by the first letter that it is fed: C commit, R replace, A again, else go on."""
+    """A hold that decides by the first letter that it is fed: C commit, R replace, A again, Q queue, else go on."""
 
     flow: http.HTTPFlow
     again: float = 1.0
-    held: bool = True
     ended: bool = False
     severed: bool = False
     most: int = 0
@@ -72,6 +72,8 @@ class ScriptedHold:
             return Commit()
         if b"R" in data:
             return self._replace()
+        if b"Q" in data:
+            return Queue()
         return Resend(self.again, 2, 3) if b"A" in data else None
 
     def _replace(self) -> Replace:
@@ -92,6 +94,27 @@ class ScriptedHold:
 
     def unsent(self) -> Decision | None:
         return self._replace()
+
+
+@dataclass
+class ScriptedGate:
+    """A gate that says what it was told to say, and counts."""
+
+    flow: http.HTTPFlow
+    says: str = ""
+    """go, refuse, else wait on."""
+    asked: int = 0
+    sends: int = 0
+
+    def turn(self) -> Forward | Refuse | None:
+        self.asked += 1
+        if self.says == "refuse":
+            self.flow.response = http.Response.make(OURS.status, OURS.body)
+            return Refuse(OURS, "test")
+        return Forward() if self.says == "go" else None
+
+    def sent(self) -> None:
+        self.sends += 1
 
 
 class Peer:
@@ -142,9 +165,12 @@ class Layers:
         slow: Sequence[str] = (),
         options: Any = None,
         hold: Callable[[http.HTTPFlow], Any] = ScriptedHold,
-        paused: float = 0.0,
+        after: float | None = 0.0,
+        foreign: Any = None,
     ) -> None:
-        self.clock, self.upstream_h2, self.slow, self.hold, self.paused = clock, upstream_h2, slow, hold, paused
+        self.foreign = foreign
+        self.clock, self.upstream_h2, self.slow, self.hold, self.after = clock, upstream_h2, slow, hold, after
+        self.gates: list[ScriptedGate] = []
         self.client_connection = Client(
             peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=time.time(), state=ConnectionState.OPEN
         )
@@ -161,7 +187,7 @@ class Layers:
         self._queue: list[Any] = []
         self._busy = False
         self.client = Peer(self, self.client_connection, h2_side=True if client_h2 else None)
-        self.root = HeldHttpLayer(Context(self.client_connection, options), proto.HTTPMode.regular)
+        self.root = HeldHttpLayer(context.Context(self.client_connection, options), proto.HTTPMode.regular)
         self.handle(events.Start())
 
     # -- what a test does -------------------------------------------------------------------------------------
@@ -233,6 +259,17 @@ class Layers:
             self.handle(events.Wakeup(timer[1]))
         self.clock.now = end
 
+    def gate_of(self, held: http.HTTPFlow) -> ScriptedGate:
+        self.gates.append(ScriptedGate(held))
+        return self.gates[-1]
+
+    def wake(self, says: str = "", number: int = -1) -> None:
+        """Wake a request, the newest where ``number`` does not say which; its gate then ``says`` so."""
+        gate = self.gates[number]
+        gate.says = says
+        if stream := getattr(gate.flow, STREAM)():
+            self.handle(Woken(stream))
+
     def connected(self, error: str | None = None) -> None:
         """Finish the connections that are being made."""
         opening, self.opening = self.opening, []
@@ -278,7 +315,7 @@ class Layers:
 
     # -- the machine ------------------------------------------------------------------------------------------
 
-    def handle(self, event: events.Event) -> None:
+    def handle(self, event: Any) -> None:
         self._queue.append(event)
         self._run()
 
@@ -328,10 +365,11 @@ class Layers:
         self.hooks.append(command.name)
         if command.name == "requestheaders":
             self.flows.append(held)
-        elif command.name == "request" and self.paused:
-            held_stream.pause(held, self.paused)
+        elif command.name == "request":
+            admit(held, self.gate_of(held), self.after)
         elif command.name == "responseheaders" and held.response and not held.response.stream:
-            held.response.stream = self.hold(held)
+            hold(held, self.hold(held))
+            held.response.stream = self.foreign or held.response.stream
         self._queue.append(events.HookCompleted(command, None))
 
     def _peer(self, connection: Any) -> Peer:

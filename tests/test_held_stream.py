@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hold import can_hold
 from tests.layers import Clock, Layers, ScriptedHold, clock, killed, options_of
 
 __all__ = ["clock"]
@@ -216,13 +217,14 @@ def test_a_flow_that_is_killed_while_it_waits_leaves_nothing(build: Build, until
             layers.answer_head()
     else:
         killed(layers.flows[0])
+        layers.wake()
     layers.pass_time(1)
     assert layers.client_ended
     assert_over(layers)
 
 
 def test_a_send_that_is_paced_waits_without_a_connection(build: Build) -> None:
-    layers = build(paused=0.4)
+    layers = build(after=0.4)
     layers.request()
     assert not layers.upstreams
     layers.pass_time(0.5)
@@ -237,7 +239,7 @@ def test_a_send_that_is_paced_waits_without_a_connection(build: Build) -> None:
 
 @pytest.mark.parametrize("paused", [0.0, 0.4])
 def test_an_upstream_hears_of_a_client_that_left_as_its_answer_began(build: Build, paused: float) -> None:
-    layers = build(paused=paused, slow=["responseheaders"])
+    layers = build(after=paused, slow=["responseheaders"])
     layers.request()
     layers.pass_time(0.5)
     layers.answer_head()
@@ -250,6 +252,124 @@ def test_an_upstream_hears_of_a_client_that_left_as_its_answer_began(build: Buil
         assert not upstream.open
     layers.finish_hooks()
     assert_over(layers)
+
+
+def queued(build: Build) -> Layers:
+    layers = build(after=None)
+    layers.request()
+    return layers
+
+
+def test_a_request_that_waits_is_not_sent_until_its_gate_says_so(build: Build) -> None:
+    layers = queued(build)
+    layers.pass_time(300)
+    layers.wake()
+    assert not layers.upstreams
+    assert not layers.timers
+    assert layers.gates[0].asked == 1
+    layers.wake("go")
+    layers.answer_head()
+    layers.answer_data(b"C")
+    layers.answer_end()
+    assert (layers.client_status, layers.client_body) == (200, b"C")
+    assert layers.gates[0].sends == 1
+    assert_over(layers)
+
+
+def test_a_request_that_waited_too_long_is_refused_through_the_usual_hooks(build: Build) -> None:
+    layers = queued(build)
+    layers.wake("refuse")
+    assert (layers.client_status, layers.client_body) == (529, b"ours")
+    assert layers.hooks[-2:] == ["responseheaders", "response"]
+    assert not layers.upstreams
+    assert_over(layers)
+
+
+@pytest.mark.parametrize("end", ["leave", "kill"])
+def test_a_request_that_waits_ends_with_its_client_or_its_flow(build: Build, end: str) -> None:
+    layers = queued(build)
+    if end == "leave":
+        layers.cancel()
+    else:
+        killed(layers.flows[0])
+    layers.wake("go")
+    assert layers.hooks[-1] == "error"
+    assert layers.client_ended
+    assert not layers.upstreams
+    assert_over(layers)
+
+
+def test_a_sibling_goes_on_while_a_request_waits(clock: Clock) -> None:
+    layers = Layers(clock, client_h2=True, options=OPTIONS, after=None)
+    layers.request()
+    layers.request()
+    layers.wake("go", 1)
+    layers.answer_head()
+    layers.answer_data(b"C")
+    layers.answer_end()
+    assert layers.client_body == b"C"
+    layers.wake("refuse", 0)
+    assert_over(layers)
+
+
+def test_a_refused_request_can_wait_for_its_turn_with_nothing_told(build: Build) -> None:
+    layers = begun(build(), b"Q")
+    layers.pass_time(300)
+    assert not layers.client_status
+    layers.wake("go")
+    layers.answer_head()
+    layers.answer_data(b"Q")
+    layers.wake("go")
+    layers.answer_head()
+    layers.answer_data(b"C")
+    layers.answer_end()
+    assert (layers.client_status, layers.client_body) == (200, b"C")
+    assert layers.gates[0].sends == 3
+    assert_over(layers)
+
+
+def test_a_refused_request_that_waited_too_long_is_told(build: Build) -> None:
+    layers = begun(build(), b"Q")
+    layers.wake("refuse")
+    assert (layers.client_status, layers.client_body) == (529, b"ours")
+    assert layers.hooks.count("responseheaders") == 1
+    assert_over(layers)
+
+
+def test_waking_what_does_not_wait_changes_nothing(build: Build) -> None:
+    layers = begun(build(), b"x")
+    layers.wake("refuse")
+    assert layers.gates[0].asked == 0
+    layers.answer_data(b"C")
+    layers.wake("refuse")
+    layers.answer_end()
+    assert layers.client_body == b"xC"
+    assert_over(layers)
+
+
+def test_another_addon_that_streams_gets_the_bytes_and_takes_no_hold_away(build: Build) -> None:
+    layers = build(foreign=lambda data: [data.upper(), b"!"] if data else b"?")
+    begun(layers, b"xy")
+    assert not layers.client_status
+    layers.answer_data(b"C")
+    layers.answer_data(b"z")
+    layers.answer_end()
+    assert layers.client_body == b"XY!C!Z!?"
+    assert_over(layers)
+
+
+def test_another_addon_that_streams_hides_no_refusal(build: Build) -> None:
+    layers = begun(build(foreign=lambda data: data), b"R")
+    assert (layers.client_status, layers.client_body) == (529, b"ours")
+    assert_over(layers)
+
+
+def test_a_copy_and_a_replay_of_a_flow_have_no_stream(clock: Clock) -> None:
+    layers = begun(Layers(clock, options=OPTIONS), b"x")
+    assert can_hold(layers.flows[0])
+    assert not can_hold(layers.flows[0].copy())  # type: ignore[no-untyped-call]
+    layers.flows[0].is_replay = "request"
+    assert not can_hold(layers.flows[0])
 
 
 def test_a_re_send_that_cannot_connect_ends_in_the_refusal_before_it(clock: Clock) -> None:
@@ -284,15 +404,22 @@ def test_a_connection_serves_the_next_request_after_a_replaced_one(build: Build)
 
 # -- any sequence of events --------------------------------------------------------------------------------------
 
-LETTERS = st.sampled_from([b"x", b"C", b"R", b"A", b"E", b"S", b"CE", b"xA", b""])
+LETTERS = st.sampled_from([b"x", b"C", b"R", b"A", b"E", b"S", b"Q", b"CE", b"xA", b""])
 STEPS = st.one_of(
     st.sampled_from(
         ["request", "head", "head+body", "end", "cancel", "leave", "hooks", "connect", "refuse", "kill", "reset", "goaway"]
     ),
     st.tuples(st.just("data"), LETTERS),
+    st.tuples(st.just("wake"), st.sampled_from(["", "go", "refuse"])),
     st.tuples(st.just("time"), st.sampled_from([0.0, 0.5, 1.0, 2.5])),
 )
 SLOW = st.lists(st.sampled_from(["request", "responseheaders", "response", "error"]), max_size=2, unique=True)
+
+
+def kill(layers: Layers) -> None:
+    killed(layers.flows[-1])
+    if layers.gates:
+        layers.wake()
 
 
 def act(layers: Layers, step: Any) -> None:
@@ -303,7 +430,8 @@ def act(layers: Layers, step: Any) -> None:
         "connect": layers.connected,
         "refuse": lambda: layers.connected("refused"),
         "cancel": layers.cancel,
-        "kill": lambda: killed(layers.flows[-1]),
+        "kill": lambda: kill(layers),
+        "wake": lambda: layers.wake(argument) if layers.gates else None,
         "request": lambda: layers.request() if layers.client.open and (layers.client.h2 or layers.client_ended) else None,
     }
     if layers.upstreams:
@@ -327,6 +455,8 @@ def let_end(layers: Layers) -> None:
     for _ in range(6):
         layers.finish_hooks()
         layers.connected()
+        for number in range(len(layers.gates)):
+            layers.wake("refuse", number)
         layers.pass_time(100)
         for peer in layers.upstreams:
             peer.leave()
@@ -338,11 +468,11 @@ def let_end(layers: Layers) -> None:
     steps=st.lists(STEPS, max_size=18),
     slow=SLOW,
     connects=st.sampled_from([True, True, None]),
-    paused=st.sampled_from([0.0, 0.0, 0.4]),
+    paused=st.sampled_from([0.0, 0.0, 0.4, None]),
     again=st.sampled_from([0.0, 1.0]),
 )
 def test_no_sequence_of_events_raises_hangs_or_leaves_anything(
-    clock: Clock, sides: tuple[bool, bool], steps: list[Any], slow: list[str], connects: bool | None, paused: float, again: float
+    clock: Clock, sides: tuple[bool, bool], steps: list[Any], slow: list[str], connects: bool | None, paused: float | None, again: float
 ) -> None:
     layers = Layers(
         clock,
@@ -350,7 +480,7 @@ def test_no_sequence_of_events_raises_hangs_or_leaves_anything(
         upstream_h2=sides[1],
         slow=slow,
         options=OPTIONS,
-        paused=paused,
+        after=paused,
         hold=lambda held: ScriptedHold(held, again=again),
     )
     layers.connects = connects

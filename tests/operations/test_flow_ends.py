@@ -9,7 +9,7 @@ import pytest
 from mitmproxy import http
 from mitmproxy.test import tflow
 
-import held_stream
+from hold import STREAM
 from operations import controller
 from operations.actions import settle_killed
 from operations.held import HeldResponse
@@ -21,14 +21,18 @@ BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
-    monkeypatch.setattr(held_stream, "holds", lambda _: True)
+def here() -> controller.Controller:
     return controller.Controller(settings(), {})
+
+
+stream = SimpleNamespace(hold=None)
+"""What a layer's stream is to a hook."""
 
 
 def begun(here: controller.Controller) -> tuple[http.HTTPFlow, HeldResponse]:
     """A flow whose upstream's headers have come."""
     flow = tflow.tflow()
+    setattr(flow, STREAM, lambda: stream)
     flow.request = http.Request.make("POST", "https://api.z.ai/api/anthropic/v1/messages", b'{"model":"glm-5.2"}')
     here.request(flow)
     flow.response = http.Response.make(200, b"", {"content-type": "text/event-stream"})
