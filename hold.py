@@ -89,9 +89,11 @@ def hold(flow: http.HTTPFlow, by: Hold) -> None:
 def wake(flow: http.HTTPFlow) -> None:
     """Have a waiting request ask its gate, and a killed flow end. Does nothing for a client that has left."""
     stream, client = _stream_of(flow), flow.client_conn
+    if stream is None:
+        return
     key: Any = client.id if client.transport_protocol != "udp" else (client.peername, client.sockname)
-    server: Any = ctx.master.addons
-    if stream and (handler := server.get("proxyserver").connections.get(key)):
+    addons: Any = ctx.master.addons
+    if handler := addons.get("proxyserver").connections.get(key):
         task = asyncio.get_running_loop().create_task(handler.server_event(Woken(stream)))
         _wakes.add(task)
         task.add_done_callback(_wakes.discard)

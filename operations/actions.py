@@ -7,6 +7,7 @@ import time
 from mitmproxy import http
 from mitmproxy.flow import Error
 
+import hold
 from operations.controller import Controller
 from policies.breaker import Breaker, Transition
 
@@ -39,11 +40,12 @@ def is_killed(flow: http.HTTPFlow) -> bool:
 
 
 def settle_killed(controller: Controller) -> None:
-    """Settle what was killed by hand: mitmproxy says so with the upstream's next bytes, and a probe cannot wait for them."""
+    """Settle what was killed by hand, and end it: mitmproxy says so with the upstream's next bytes, and a probe cannot wait."""
     for flow in [flow for flow in controller.live if is_killed(flow)]:
         controller.error(flow)
         flow.intercepted = True  # one that was intercepted would wait for ever, and its client with it
         flow.resume()  # type: ignore[no-untyped-call]
+        hold.wake(flow)  # its layer hears of the kill now, and not with the upstream's next bytes
 
 
 def _move(breaker: Breaker, action: str, now: float) -> Transition | None:

@@ -9,7 +9,7 @@ import pytest
 from mitmproxy import http
 from mitmproxy.test import tflow
 
-from hold import STREAM
+import hold
 from operations import controller
 from operations.actions import settle_killed
 from operations.held import HeldResponse
@@ -21,7 +21,8 @@ BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta
 
 
 @pytest.fixture
-def here() -> controller.Controller:
+def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
+    monkeypatch.setattr(hold, "wake", lambda _: None)
     return controller.Controller(settings(), {})
 
 
@@ -32,16 +33,16 @@ stream = SimpleNamespace(hold=None)
 def begun(here: controller.Controller) -> tuple[http.HTTPFlow, HeldResponse]:
     """A flow whose upstream's headers have come."""
     flow = tflow.tflow()
-    setattr(flow, STREAM, lambda: stream)
+    setattr(flow, hold.STREAM, lambda: stream)
     flow.request = http.Request.make("POST", "https://api.z.ai/api/anthropic/v1/messages", b'{"model":"glm-5.2"}')
     here.request(flow)
     flow.response = http.Response.make(200, b"", {"content-type": "text/event-stream"})
     flow.response.data.content = None
     del flow.response.headers["content-length"]
     here.responseheaders(flow)
-    hold: Any = flow.response.stream
-    assert isinstance(hold, HeldResponse)
-    return flow, hold
+    held: Any = flow.response.stream
+    assert isinstance(held, HeldResponse)
+    return flow, held
 
 
 def kill(here: controller.Controller, flow: http.HTTPFlow) -> None:
@@ -52,33 +53,33 @@ def kill(here: controller.Controller, flow: http.HTTPFlow) -> None:
 
 
 def test_its_hold_judges_on_until_the_layer_hears_of_it(here: controller.Controller) -> None:
-    flow, hold = begun(here)
-    assert hold.feed(PING) is None
+    flow, held = begun(here)
+    assert held.feed(PING) is None
     kill(here, flow)
     assert flow.response
-    assert flow.response.stream is hold
-    assert hold.feed(PING) is None
-    assert hold.feed(BEGUN) == Commit()
+    assert flow.response.stream is held
+    assert held.feed(PING) is None
+    assert held.feed(BEGUN) == Commit()
     assert here.counters.freeze().faults == {}
 
 
 def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: controller.Controller) -> None:
-    flow, hold = begun(here)
-    assert hold.feed(BEGUN) == Commit()
-    assert hold(BEGUN) == [BEGUN]
-    assert hold(b'data: {"zzz":') == []
+    flow, held = begun(here)
+    assert held.feed(BEGUN) == Commit()
+    assert held(BEGUN) == [BEGUN]
+    assert held(b'data: {"zzz":') == []
     kill(here, flow)
-    assert b"".join(hold(b" 1}\n\n")) == b'data: {"zzz": 1}\n\n'
-    assert MTOP not in b"".join(hold(b"data: " + MTOP + b"\n\n"))
-    assert hold.ended
+    assert b"".join(held(b" 1}\n\n")) == b'data: {"zzz": 1}\n\n'
+    assert MTOP not in b"".join(held(b"data: " + MTOP + b"\n\n"))
+    assert held.ended
     assert here.counters.freeze().faults == {}
 
 
 def test_evidence_has_the_time_of_the_request(here: controller.Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: 100.0, time=lambda: 5000.0)
     monkeypatch.setattr(controller, "time", clock)
-    flow, hold = begun(here)
-    assert hold.feed(BEGUN) == Commit()
+    flow, held = begun(here)
+    assert held.feed(BEGUN) == Commit()
     clock.monotonic, clock.time = lambda: 130.0, lambda: 5030.0
     here.response(flow)
     here.evidence_log.wait()
@@ -86,11 +87,11 @@ def test_evidence_has_the_time_of_the_request(here: controller.Controller, monke
 
 
 def test_what_held_an_answer_is_let_go_at_its_end(here: controller.Controller) -> None:
-    flow, hold = begun(here)
-    assert hold.feed(BEGUN) == Commit()
-    hold(BEGUN)
+    flow, held = begun(here)
+    assert held.feed(BEGUN) == Commit()
+    held(BEGUN)
     here.response(flow)
     assert flow.response
     assert flow.response.stream is True
     assert flow.response.raw_content == BEGUN
-    assert hold.ex.reader is None
+    assert held.ex.reader is None
