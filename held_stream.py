@@ -116,7 +116,7 @@ class HeldStream(proto.HttpStream):
         yield from ()  # until its timer, or else until it is woken
 
     def _ask_gate(self) -> layer.CommandGenerator[None]:
-        if not self.flow.live or (yield from self.check_killed(emit_error_hook=True)):
+        if self.server_state in (self.state_done, self.state_errored) or (yield from self.check_killed(emit_error_hook=True)):
             return
         waits, fresh = self.server_state == self.state_waiting and self._timer is None, self.flow.response is None
         turn = self.gate.turn() if waits and self.gate else None

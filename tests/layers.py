@@ -14,7 +14,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import pytest
-from mitmproxy import flow, http
+from mitmproxy import http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.connection import Client, ConnectionState, Server
@@ -394,7 +394,8 @@ def options_of(**values: Any) -> Any:
 
 
 def killed(held: http.HTTPFlow) -> None:
-    held.error = flow.Error(flow.Error.KILLED_MESSAGE)
+    if held.killable:
+        held.kill()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture
