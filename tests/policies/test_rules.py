@@ -428,7 +428,7 @@ class TestHold:
         ex = controller.sent()
         controller.rules.begin(ex, Head(200, (("content-type", "text/event-stream"),)), controller.now)
         assert ex.reader
-        assert controller.rules.deadline(ex) == controller.now + 60
+        assert controller.rules.deadline(ex) == controller.now + 30
         ex.reader.feed(b": ping\n\n")
         controller.now += 1
         controller.rules.heard(ex, controller.now)

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from policies.settings import Settings
+from policies.kinds import Family
+from policies.settings import Settings, Upstream
 
 DEFAULTS = {
     "mode": "enforce",
     "browsers": "tunnel",
+    "queue.seconds": 280,
+    "queue.size": 1000,
+    "queue.clients": {},
+    "concurrency": "learn",
     "breaker.strikes": 3,
     "breaker.open_seconds": 60,
     "breaker.scope": "upstream",
@@ -22,7 +27,7 @@ DEFAULTS = {
     "retry_after.cap": 59,
     "retry_after.enforce": True,
     "hold.seconds": 2,
-    "hold.silence_seconds": 60,
+    "hold.silence_seconds": 30,
     "hold.bytes": 262144,
     "replay.gap_seconds": 1.0,
     "replay.max_attempts": 3,
@@ -37,6 +42,9 @@ DEFAULTS = {
     "qwen_web.body_limit_bytes": 131072,
     "signatures": (),
     "decrypt": "guarded",
+    "shared": None,
+    "notify": None,
+    "evidence": False,
     "evidence_path": None,
     "view_bytes": 262144,
     "state_path": None,
@@ -73,3 +81,18 @@ def test_every_setting_is_in_the_contract() -> None:
 def test_settings_in_use_do_not_change(key: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(Settings(), key, None)
+
+
+def test_a_path_for_evidence_asks_for_it_too() -> None:
+    assert [Settings().keeps_evidence, Settings(evidence=True).keeps_evidence] == [False, True]
+    assert Settings(evidence_path="x").keeps_evidence
+
+
+def test_an_upstreams_own_concurrency_goes_before_the_common_one() -> None:
+    common, own = Upstream("a", ("a.b",), Family.ZAI), Upstream("b", ("b.b",), Family.ZAI, concurrency="off")
+    assert Settings(concurrency=3).concurrency_of(common) == 3
+    assert Settings(concurrency=3).concurrency_of(own) == "off"
+
+
+def test_what_may_hold_a_password_stands_in_no_representation() -> None:
+    assert "SECRET" not in repr(Settings(shared="redis://:SECRET@h/0", notify="curl -H SECRET"))
