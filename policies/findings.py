@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Crowd, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,10 @@ class Finding:
     transient: bool = False
     """A second, slower try may cure it (a rate limit, an overload, a 5xx, zcode 3007, a 4xx with a marker row)."""
     honest: bool = False
-    """Already told truthfully: 529/503 with a Retry-After of 1 to 59 and no challenge in it, or an answer of our own kind."""
+    """Already told truthfully: 529/503 with a Retry-After of 1 to 59 and no challenge in it, or another Breakwater's
+    429, 503 or 529 with such a wait."""
+    crowd: Crowd | None = None
+    """Too many calls at a time; None where it says something else."""
     ends_answer: bool = False
     """Named by a finish_reason or stop_reason: it ends an answer, is counted as its kind and passes unchanged."""
     cut: bool = False

@@ -67,6 +67,15 @@ class Challenge(StrEnum):
     BODY_SIZE = "body-size"
 
 
+class Crowd(StrEnum):
+    """When a refusal means "too many calls at a time"."""
+
+    ALWAYS = "always"
+    """It says so (z.ai 1302, zcode 3009, concurrency texts)."""
+    WITH_OTHERS = "with_others"
+    """Where other calls of that account are under way (z.ai 1305); alone it means what its kind says."""
+
+
 class Reason(StrEnum):
     """Why an answer is ours, or what an upstream's answer was: one code for log, comment, header, metric and test.
 

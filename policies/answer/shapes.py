@@ -41,7 +41,13 @@ ANSWER_KEYS = (
 )
 QUIET_KEYS = frozenset({"role", "phase", "status", "name"})
 """Of a delta: say nothing, whatever their values."""
+IDENTITY_KEYS = frozenset(
+    {"id", "object", "created", "created_at", "model", "system_fingerprint", "service_tier", "request_id", "usage"}
+)
+"""Of an answer: say whose it is and what it cost, but nothing of it."""
 FAILED_TYPES = frozenset({"response.failed", "response.error"})
+FAILED_EVENTS = FAILED_TYPES | {"error"}
+"""Names of an SSE event that say it failed, whatever its data holds."""
 ANSWER_OBJECTS = (
     "chat.completion",
     "text_completion",
@@ -87,6 +93,30 @@ def text_of(value: object) -> str:
             return ""
         return str(int(value))
     return str(value) if abs(value) < 10**15 else ""
+
+
+def hollow(value: object) -> bool:
+    """True for what says nothing: null, "", 0, false, and lists and objects of nothing else (zai-org/GLM-5#91)."""
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts.extend(part.values())
+        elif isinstance(part, list):
+            parts.extend(part)
+        elif part:
+            return False
+    return True
+
+
+def typed(body: dict[str, object], event: str) -> dict[str, object]:
+    """The data of an event, keys in lower case, with the event's name as its type where it has none of its own.
+
+    Some relays write events so (ding113/claude-code-hub#1304, 7836246/cursor2api#116).
+    """
+    if body.get("type") or not (event in PREAMBLE_TYPES or (event.startswith(ANSWER_TYPES) and event != "message")):
+        return body
+    return {**body, "type": event}
 
 
 def failed(body: Mapping[str, object]) -> bool:
@@ -179,19 +209,27 @@ def is_preamble(body: Mapping[str, object]) -> bool:
     kind = body.get("type")
     if isinstance(kind, str) and kind in PREAMBLE_TYPES:
         return True
+    if kind == "message":
+        return hollow(body.get("content")) and not body.get("stop_reason")
     choices = body.get("choices")
-    if isinstance(choices, list):
+    if isinstance(choices, list) and choices:
         return all(_quiet(choice) for choice in choices)
     output = body.get("output")
     if isinstance(output, dict):
         return _quiet_output(output)
-    return any(key in body for key in PREAMBLE_KEYS)
+    return any(key in body for key in PREAMBLE_KEYS) or says_nothing(body)
 
 
-def _quiet(choice: object, place: str = "delta") -> bool:
+def says_nothing(body: Mapping[str, object]) -> bool:
+    """True for an object that names an answer and holds nothing of it."""
+    return all(key in IDENTITY_KEYS or hollow(value) for key, value in body.items())
+
+
+def _quiet(choice: object) -> bool:
     if not isinstance(choice, dict):
         return False
-    delta = choice.get(place)
+    delta = choice.get("delta") or choice.get("message")
+    delta = {} if delta is None else delta
     if not isinstance(delta, dict) or _finished(choice) or delta.get("status") == "finished":
         return False
     return not any(value for key, value in delta.items() if key not in QUIET_KEYS)
@@ -201,7 +239,7 @@ def _quiet_output(output: Mapping[str, object]) -> bool:
     """DashScope's native stream: a message so far empty, with the word "null" for no finish_reason."""
     choices = output.get("choices")
     if isinstance(choices, list) and choices:
-        return all(_quiet(choice, "message") for choice in choices)
+        return all(_quiet(choice) for choice in choices)
     return output.get("text") == "" and not choices and "finish_reason" in output and not _finished(output)
 
 
@@ -240,9 +278,7 @@ def ended(body: Mapping[str, object]) -> Finding | None:
 def kind_of(value: object) -> Finding | None:
     """None for preamble, else an answer or how it ended."""
     if not isinstance(value, dict):
-        return ANSWER
-    if not value:
-        return None
+        return None if hollow(value) else ANSWER
     return part_of(lowered(value))
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from policies.answer import documents, shapes
 from policies.answer.shapes import text_of
+from policies.refusal import overflow
 
 CODE_KEYS = ("code", "error_code", "errorcode", "err_code", "errcode", "verify_code")
-TYPE_KEYS = ("type", "error_type", "errortype", "captcha_error_type", "status")
+TYPE_KEYS = ("type", "error_type", "errortype", "captcha_error_type", "status", "status_name")
 MESSAGE_KEYS = (
     "message",
     "msg",
@@ -26,18 +27,25 @@ MESSAGE_KEYS = (
     "errmsg",
     "template",
     "reason",
+    "status_message",
 )
 STATUS_KEYS = ("status", "status_code", "statuscode", "http_status", "httpstatus", "http_code")
+TOLD_OBJECTS = ("batch", "fine_tuning", "file", "upload", "vector_store", "eval")
+"""Kept objects that tell of their own failure: to be told of it is the answer (platform.openai.com batches)."""
 DEPTH = 5
 MESSAGE_CHARACTERS = 8192
 
 _BRACKETS = re.compile(r"\s*\[(\w{3,6})\]\s*(?:\[(.*)|(.*))", re.DOTALL)
 _REQUEST_ID = re.compile(r"\]\s*\[[^\[\]]*\]?\s*$")
-_ALGORITHM = re.compile(r"\s*<(\d{3})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re.DOTALL)
+_COLON_STATUS = re.compile(r"[:：]\s*\[([45]\d\d)\]\s*\S")
+_ALGORITHM = re.compile(r"\s*<(\d{3,8})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re.DOTALL)
 _WRAPPED = re.compile(
     r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|"
-    r"(?:[Ss]tatus|[Ee]rror)(?: code)?:? ?\(?\d{3}\)?[\w ]{0,40}[:,\-]?|[Pp]rovider returned error\s*[:\-])\s*$",
+    r"(?:[Ss]tatus|[Ee]rror)(?: code)?:? ?\(?\d{3}\)?[\w ]{0,40}[:,\-]?|[Pp]rovider returned error\s*[:\-]|"
+    r"[Ee]rror message (?:\w+ ){0,4}(?:is|was)\s*:?)\s*$",
 )
+_LITERAL = re.compile(r"'((?:[^'\\]|\\.)*+)'|\"(?:[^\"\\]|\\.)*+\"|\b(?:None|True|False)\b", re.DOTALL)
+_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _NAME = re.compile(r"[A-Za-z][\w.\-]{2,60}")
 
 
@@ -106,11 +114,13 @@ def _bare(*, refused: bool) -> Envelope | None:
 
 def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
     error = body.get("error") or body.get("errors")
+    if not refused and str(body.get("object")).startswith(TOLD_OBJECTS):
+        return None
     if isinstance(error, list):
         error = error[0] if error else None
     if (isinstance(error, dict) and error) or (isinstance(error, str) and error.strip()):
         return _from_error(error, body, depth)
-    if shapes.failed(body):
+    if shapes.failed(body) or (refused and isinstance(body.get("response"), dict)):
         return read(body.get("response"), refused=True, depth=depth + 1) or Envelope(fields=(body,))
     if shapes.is_answer(body):
         return None
@@ -187,30 +197,48 @@ def _unwrapped(envelope: Envelope) -> Envelope:
 
 
 def unwrapped(words: str) -> tuple[str, str, int | None]:
-    """Message, code and status of ``[1302][text][request id]`` and of ``<400> InternalError.Algo.X: text``."""
-    if found := _BRACKETS.match(words):
-        code, inside, after = found.groups()
-        if code.isdigit():
-            text = after if inside is None else _REQUEST_ID.sub("", inside)
-            return (text.removesuffix("]") if text == inside else text).strip(), code, None
-    if found := _ALGORITHM.match(words.replace("\\u003c", "<").replace("\\u003e", ">")):
-        return found[3].strip(), found[2] or "", int(found[1]) if is_status(found[1]) else None
-    return words, "", None
+    """Message, code and status of ``[1302][text][request id]``, ``<400> InternalError.Algo.X: text`` and ``…: [503] text``."""
+    for beginning in overflow.beginnings(words):
+        if (found := _BRACKETS.match(beginning)) and (code := found[1]).isdigit():
+            inside = found[2]
+            text = found[3] if inside is None else _REQUEST_ID.sub("", inside)
+            text = (text.removesuffix("]") if text == inside else text).strip()
+            return text, code, int(code) if is_status(code) else None
+        if found := _ALGORITHM.match(beginning):
+            return found[3].strip(), found[2] or "", int(found[1]) if is_status(found[1]) else None
+    named = _COLON_STATUS.search(words[:400])
+    return words, "", int(named[1]) if named else None
 
 
 def _nested(words: str, depth: int) -> Envelope | None:
     """An error as JSON text. Behind other words only where those name an exception or a status: messages quote input."""
     text = words.removeprefix("data:").lstrip() if words.startswith("data:") else words
     start = text.find("{", 0, 400)
-    if start < 0 or depth >= DEPTH or (start and not _WRAPPED.search(text[:start])):
+    before = text[: max(start, 0)].rstrip("[ ")
+    if start < 0 or depth >= DEPTH or (before and not _WRAPPED.search(before)):
         return None
-    value = documents.leading(text[start:])
+    value = _leading(text[start:])
     if not isinstance(value, dict):
         return None
     low = shapes.lowered(value)
-    if not (low.get("error") or _code(low) or text_of(low.get("message")) or low.get("detail")):
+    if not (low.get("error") or _tells(low)):
         return None
     return read(value, refused=True, depth=depth + 1)
+
+
+def _leading(text: str) -> object:
+    """The object that a text begins with: JSON, JSON with its quotes escaped once more, or as Python prints it."""
+    if text.startswith('{\\"'):
+        text = text.replace('\\"', '"')
+    elif text.startswith("{'"):
+        text = _LITERAL.sub(_as_json, text)
+    return documents.leading(text)
+
+
+def _as_json(literal: re.Match[str]) -> str:
+    if literal[1] is None:
+        return _CONSTANTS.get(literal[0], literal[0])
+    return '"' + literal[1].replace("\\'", "'").replace('"', '\\"') + '"'
 
 
 def _code(body: Mapping[str, object]) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from policies.kinds import Challenge, Family, Kind
+from policies.kinds import Challenge, Crowd, Family, Kind
 from policies.refusal import codes, overflow
 from policies.refusal.codes import common
 from policies.refusal.codes.rows import Row
@@ -38,6 +38,7 @@ class Meaning:
     challenge: Challenge | None = None
     transient: bool = False
     window: int | None = None
+    crowd: Crowd | None = None
 
 
 def meaning(family: Family, envelope: Envelope, http: int) -> Meaning:
@@ -47,20 +48,22 @@ def meaning(family: Family, envelope: Envelope, http: int) -> Meaning:
     found = (
         _own(envelope)
         or _overflow(chain)
-        or next((found for part in chain if (found := _of_family(family, part))), None)
+        or _of_chain(family, chain)
         or next((found for part in reversed(chain[1:]) if (found := _generic(part, 0) or _nested_status(part))), None)
         or _generic(envelope, http)
     )
     if found is None:
-        return by_status(
+        found = by_status(
             http or named or 0, envelope.code or envelope.type, specific=envelope.specific, words=_words(chain)
         )
+    if found.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) and found.crowd is None:
+        said = (codes.crowd(family, words) for part in chain for words in overflow.beginnings(part.message))
+        found = replace(found, crowd=next(filter(None, said), None))
     return found
 
 
 def by_status(http: int, code: str, *, specific: bool = False, words: str = "") -> Meaning:
     """What a status says where no row knows the body; 0: an error without any status."""
-    unknown = {"code": code, "known": False, "status": http or None}
     if http == 429:
         return Meaning(Kind.RATE_LIMIT, "status:429", code, known=False, status=http, transient=True)
     if http == 529:
@@ -70,8 +73,10 @@ def by_status(http: int, code: str, *, specific: bool = False, words: str = "") 
     if 400 <= http < 500:
         marked = any(marker in words.lower() for marker in common.MARKERS)
         return Meaning(Kind.CALLER_ERROR, f"status:{http}", code, known=False, status=http, transient=marked)
+    if not http and (told := codes.hidden_by_words(words)):
+        return Meaning(told.kind, f"unknown:{told.name}", code, known=False, status=told.status)
     row = f"status:{http}" if http else "unknown"
-    return Meaning(Kind.UPSTREAM_ERROR, row, **unknown, transient=http >= 500)  # type: ignore[arg-type]
+    return Meaning(Kind.UPSTREAM_ERROR, row, code, known=False, status=http or None, transient=http >= 500)
 
 
 def _words(chain: Sequence[Envelope]) -> str:
@@ -96,6 +101,17 @@ def _overflow(chain: Sequence[Envelope]) -> Meaning | None:
         row = f"overflow:{found[0].name}" if found else "overflow:code"
         return Meaning(Kind.OVERFLOW, row, part.code or part.type or part.in_text, status=400, window=window)
     return None
+
+
+def _of_chain(family: Family, chain: Sequence[Envelope]) -> Meaning | None:
+    """The outermost part that a row of the family knows; one that only wraps another's error yields to it."""
+    first: Meaning | None = None
+    for part in chain:
+        found = _of_family(family, part)
+        if found is not None and not (found.kind is Kind.UPSTREAM_ERROR and part.inner):
+            return found
+        first = first or found
+    return first
 
 
 def _of_family(family: Family, part: Envelope) -> Meaning | None:
@@ -158,6 +174,7 @@ def _of_row(found: tuple[str, Row], code: str, part: Envelope) -> Meaning:
         status,
         row.challenge,
         transient,
+        crowd=row.crowd,
     )
 
 

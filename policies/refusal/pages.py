@@ -1,7 +1,8 @@
 """Pages that stand where an answer should: Aliyun WAF sliders, cookie checks and block pages.
 
 A page is known by its elements (a meta tag, an id, a script that runs), at least two of them together, so that a
-document that writes about them is none. Comments, ``pre``, ``code`` and scripts that only carry data are not read.
+document that writes about them is none. What a page's own script puts in (words, ids, a title, further scripts) is
+read as if it stood there. Comments, ``pre``, ``code`` and scripts that only carry data are not read.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ _LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("s
 """Where a page leads by itself; a link that waits for a click is none."""
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
+_RUNNING = frozenset(
+    {"", "module", "text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript"}
+)
+"""Types of a script that runs; every other one carries data."""
+_ENDLESS_REFERENCE = re.compile(r"&#[xX]?[0-9a-fA-F]{9,}")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([/'\"]))")
+_ADDRESS = r"[^\"'`\s<>]{0,300}"
+_TITLED = re.compile(r"document\.title\s*=\s*[\"'`]([^\"'`<]{0,80})")
 
 
 @dataclass(slots=True)
@@ -36,25 +45,44 @@ class Page:
     metas: set[str] = field(default_factory=set)
     ids: set[str] = field(default_factory=set)
     scripts: list[str] = field(default_factory=list)
+    """Scripts that run, their escapes resolved."""
     sources: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     onload: str = ""
     areas: str = ""
+    styles: str = ""
     words: str = ""
+    """What a person sees without any script."""
 
     @property
     def shell(self) -> bool:
         return len(self.words) <= SHELL_CHARACTERS
 
+    @property
+    def titles(self) -> set[str]:
+        """The page's own title and those that its scripts set, in lower case."""
+        put = {found[1].strip().lower() for script in self.scripts for found in _TITLED.finditer(script)}
+        return {self.title.lower()} | put
+
     def runs(self, *patterns: str) -> bool:
         """One script that holds all of them."""
         return any(all(re.search(pattern, script, re.IGNORECASE) for pattern in patterns) for script in self.scripts)
 
+    def says(self, pattern: str) -> bool:
+        """In the words that a person sees, or in a script that puts them in."""
+        return re.search(pattern, self.words, re.IGNORECASE) is not None or self.runs(pattern)
+
     def loads(self, pattern: str) -> bool:
-        return any(re.search(pattern, source, re.IGNORECASE) for source in self.sources)
+        """A script of that address, loaded by an element or by another script."""
+        if any(re.search(pattern, source, re.IGNORECASE) for source in self.sources):
+            return True
+        return self.runs(rf"""["'`](?:(?:https?:)?//{_ADDRESS}(?:{pattern})|{_ADDRESS}(?:{pattern}){_ADDRESS}\.js)""")
 
     def has_id(self, pattern: str) -> bool:
-        return any(re.match(pattern, name, re.IGNORECASE) for name in self.ids)
+        """An element of that id, in the page or put in by a script."""
+        if any(re.fullmatch(pattern, name, re.IGNORECASE) for name in self.ids):
+            return True
+        return self.runs(rf"""\bid["'`]?\s*[=:,]\s*["'`]?(?:{pattern})(?![\w\-])""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +96,25 @@ _CAPTCHA_SCRIPT = r"baxia|awsc|captcha|g\.alicdn\.com"
 
 
 def _waf_meta(page: Page, _: Head) -> bool:
-    found = [name for name in page.metas if name.startswith("aliyun_waf_")]
+    found = [name for name in page.metas if name.lower().startswith("aliyun_waf_")]
     seconds = (
         len(found) > 1
-        or page.has_id(r"captcha-element|nocaptcha|aliyuncaptcha")
+        or page.has_id(r"captcha-element|nocaptcha[\w\-]*|aliyuncaptcha[\w\-]*")
         or page.runs("_waf_is_mobile|aliyuncaptcha")
         or page.loads(_CAPTCHA_SCRIPT)
-        or page.title.lower() == "verification"
+        or "verification" in page.titles
         or len(page.words) < 40
     )
     return bool(found) and page.shell and seconds
 
 
 def _captcha_element(page: Page, _: Head) -> bool:
-    second = (
-        page.title.lower() == "verification"
-        or page.runs("_waf_is_mobile")
-        or page.runs("aliyuncaptcha")
-        or page.has_id("aliyuncaptcha")
-        or page.loads(_CAPTCHA_SCRIPT)
-    )
-    return page.shell and second and page.has_id(r"captcha-element$|aliyuncaptcha")
+    second = "verification" in page.titles or page.runs("_waf_is_mobile|aliyuncaptcha") or page.loads(_CAPTCHA_SCRIPT)
+    return page.shell and page.has_id(r"captcha-element|aliyuncaptcha[\w\-]*") and second
 
 
 def _verification(page: Page, _: Head) -> bool:
-    return (
-        page.shell
-        and page.title.lower() == "verification"
-        and (page.runs("_waf_is_mobile") or page.runs("aliyuncaptcha|captcha-element"))
-    )
+    return page.shell and "verification" in page.titles and page.runs("_waf_is_mobile|aliyuncaptcha|captcha-element")
 
 
 def _x5sec(page: Page, _: Head) -> bool:
@@ -107,23 +125,21 @@ def _x5sec(page: Page, _: Head) -> bool:
 
 
 def _interception(page: Page, _: Head) -> bool:
-    titled = page.title.lower() in ("captcha interception", "验证码拦截", "滑动验证页面")
+    titled = not page.titles.isdisjoint(("captcha interception", "验证码拦截", "滑动验证页面"))
     return page.shell and titled and (page.runs("_config_|x5sec|punish|captcha") or page.loads("punish|awsc|baxia"))
 
 
 def _slider(page: Page, _: Head) -> bool:
-    bar = page.has_id(r"nocaptcha|nc_1|captcha-element|baxia") or page.runs(
+    bar = page.has_id(r"(?:nocaptcha|nc_1|captcha-element|baxia)[\w\-]*") or page.runs(
         r"nc_token|x5sec|_____tmd_____|punish|noCaptcha"
     )
     return page.shell and bar and page.loads(r"baxia|awsc|nc\.js|um\.js")
 
 
 def _slider_words(page: Page, _: Head) -> bool:
-    asks = re.search(r"please slide to verify|请(?:按住|拖动|向右)滑块|拖动下方滑块", page.words, re.IGNORECASE)
-    signed = re.search(
-        r"trace\s?id|access verification|访问验证|非机器人|not a robot", page.words + page.title, re.IGNORECASE
-    )
-    return page.shell and bool(asks) and bool(signed)
+    asks = page.says(r"please slide to verify|请(?:按住|拖动|向右)滑块|拖动下方滑块")
+    signed = r"trace\s?id|access verification|访问验证|非机器人|not a robot"
+    return page.shell and asks and (page.says(signed) or any(re.search(signed, title) for title in page.titles))
 
 
 def _cookie(page: Page, _: Head) -> bool:
@@ -138,26 +154,26 @@ def _check(page: Page, _: Head) -> bool:
     )
 
 
-_BLOCKED = re.compile(
+_BLOCKED = (
     r"your request has been blocked as it may cause potential threats to the server['’]s security"
-    r"|您访问的\s?url\s?有可能对网站造成安全威胁，您的访问被阻断",
-    re.IGNORECASE,
+    r"|您访问的\s?url\s?有可能对网站造成(?:安全)+威胁，您的访问被阻断"
 )
+_BLOCK_IDS = ("block_message", "block_url_tips", "block_time_tips", "block_traceid_tips")
 
 
 def _block(page: Page, head: Head) -> bool:
+    """Its words stand in its script, so a page that is cut before them is known by the places that they fill."""
+    places = sum(page.has_id(name) for name in _BLOCK_IDS) > 1
     signed = (
-        "traceid" in page.areas
+        places
+        or "traceid" in page.areas.lower()
+        or "errors.aliyun.com" in page.styles
         or page.loads(r"errors\.aliyun\.com")
         or any("errors.aliyun.com" in link for link in page.links)
+        or "tengine" in head.get("server").lower()
     )
-    named = head.status == 405 or page.title in ("405", "403")
-    return (
-        page.shell
-        and bool(_BLOCKED.search(page.words))
-        and named
-        and (signed or "tengine" in head.get("server").lower() or head.status == 405)
-    )
+    named = head.status == 405 or not page.titles.isdisjoint(("405", "403"))
+    return page.shell and named and ((page.says(_BLOCKED) and (signed or head.status == 405)) or places)
 
 
 ROWS = (
@@ -170,7 +186,7 @@ ROWS = (
     PageRow("slider-words", _slider_words, "QwenLM/Qwen3#1206"),
     PageRow("acw_sc__v2", _cookie, "public clients of Aliyun sites"),
     PageRow("alicfw", _check, "public clients of Aliyun sites"),
-    PageRow("tengine-405", _block, "public clients of Aliyun sites"),
+    PageRow("block-405", _block, "izaart95-jpg/GLM-Free-API#20, ZyphrZero/z.ai2api_python#63"),
 )
 
 
@@ -198,7 +214,8 @@ def read(text: str) -> Page:
         _take(page, name, values, inner)
         if name in _QUOTED:
             words.append(inner)
-    page.words = " ".join(html.unescape(" ".join(words)).split())
+    shown = _ENDLESS_REFERENCE.sub("\ufffd", " ".join(words))  # html.unescape raises at more than 4,300 digits
+    page.words = " ".join(html.unescape(shown).split())
     return page
 
 
@@ -206,18 +223,24 @@ def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
     if name == "script":
         if "src" in values:
             page.sources.append(values["src"])
-        if "json" not in values.get("type", "") and inner:
-            page.scripts.append(inner)
+        if inner and values.get("type", "").partition(";")[0].strip().lower() in _RUNNING:
+            page.scripts.append(_ESCAPE.sub(_unescaped, inner))
     elif name == "title":
         page.title = page.title or inner.strip()
     elif name == "textarea":
         page.areas += inner
+    elif name == "style":
+        page.styles += inner
     elif name == "body":
         page.onload = values.get("onload", "")
     elif name == "meta":
         page.metas.add(values.get("name", ""))
     if name in _LEADS:
         page.links.extend(values[key] for key in _LEADS[name] if key in values)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return escape[3] or chr(int(escape[1] or escape[2], 16))
 
 
 def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:

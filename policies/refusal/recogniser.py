@@ -18,6 +18,7 @@ from policies.refusal.error_kinds import Meaning
 from policies.settings import SignatureRow
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+TOLD_STATUSES = frozenset({429, 503, 529})
 LONG_WAIT = 3600
 """Seconds. A 429 that no row knows and that asks for more is no rate limit but a spent quota."""
 _QUIET_EVENTS = frozenset({b"ping", b"keepalive", b"keep-alive", b"keep_alive", b"heartbeat"})
@@ -43,9 +44,9 @@ class Seen:
 class Recogniser:
     """Stateless but for the user's signatures, which are asked before every table."""
 
-    def __init__(self, signatures: tuple[SignatureRow, ...] = ()) -> None:
-        self._signatures = signatures
-        self._own_needles = lru_cache(maxsize=64)(self._needles_of)
+    def __init__(self, rows: tuple[SignatureRow, ...] = ()) -> None:
+        self._signatures = rows
+        self._own_needles = lru_cache(maxsize=64)(partial(signatures.needles, rows))
 
     def head(self, surface: Surface, head: Head) -> Finding | None:
         """What status and headers alone say. A body that is an answer, or another challenge, says it better."""
@@ -76,7 +77,9 @@ class Recogniser:
         """One frame of a stream: None for a keep-alive or preamble, ANSWER for (part of) an answer, else the refusal."""
         data, event = frame.data.strip(), frame.event.strip().lower()
         named = shapes.named_status(frame)
-        seen = Seen(surface, head, data or frame.raw, named, failed=event == b"error" or (named or 0) >= 400)
+        name = event.decode("latin-1")
+        failed = name in shapes.FAILED_EVENTS or (named or 0) >= 400
+        seen = Seen(surface, head, data or frame.raw, named, failed=failed)
         if not data:
             return self._bare(seen, frame)
         if data == b"[DONE]" or (event in _QUIET_EVENTS and not seen.failed):
@@ -87,8 +90,10 @@ class Recogniser:
         value = documents.parse(data)
         if value is documents.UNREADABLE:
             return self._odd(seen)
-        if isinstance(value, dict) and self._unmarked(seen, low := shapes.lowered(value)):
-            return shapes.part_of(low)
+        if isinstance(value, dict):
+            value = shapes.typed(shapes.lowered(value), name)
+            if self._unmarked(seen, value):
+                return shapes.part_of(value)
         return self._refused(seen, value) or shapes.kind_of(value)
 
     def suspicion(self, surface: Surface) -> Callable[[bytes], bool]:
@@ -129,14 +134,14 @@ class Recogniser:
         return not (seen.refused or self._signatures) and shapes.plainly_answers(low)
 
     def _value(self, seen: Seen, value: object) -> Finding:
-        if isinstance(value, dict) and self._unmarked(seen, low := shapes.lowered(value)):
+        low = shapes.lowered(value) if isinstance(value, dict) else {}
+        if self._unmarked(seen, low) and not shapes.is_preamble(low):
             return shapes.ended(low) or ANSWER
         refusal = self._refused(seen, value)
         if refusal is not None:
             return refusal
-        if isinstance(value, dict):
-            low = shapes.lowered(value)
-            if shapes.is_answer(low):
+        if low:
+            if shapes.is_answer(low) and not shapes.is_preamble(low):
                 return shapes.ended(low) or ANSWER
             bare = self._refused(replace(seen, failed=True), value)
             if bare is not None and _known(bare) and seen.surface.role is Role.GENERATION:
@@ -213,7 +218,7 @@ class Recogniser:
             source = "body" if wait else None
         if kind is Kind.RATE_LIMIT and not found.known and ((wait or 0) > LONG_WAIT or retry_hints.reset_in(words)):
             kind, transient = Kind.QUOTA, False
-        told = bool(head.get("x-breakwater"))
+        own = _own(head)
         in_range = head.status in (503, 529) and retry_hints.kept_as_it_is(head)
         return Finding(
             kind=kind,
@@ -226,8 +231,9 @@ class Recogniser:
             reset=retry_hints.reset_in(words),
             status=error_kinds.real_status(found, head.status, seen.named or envelope.status),
             window=found.window,
-            transient=transient and not told,
-            honest=told or (in_range and kind not in error_kinds.LASTING),
+            transient=transient and not own,
+            honest=_told(head) or (in_range and kind not in error_kinds.LASTING),
+            crowd=found.crowd,
             excerpt=redaction.excerpt(seen.data),
         )
 
@@ -254,28 +260,26 @@ class Recogniser:
             return replace(finding, wait=row.wait, wait_source="body")
         return finding
 
-    def _needles_of(self, surface: Surface) -> tuple[bytes, ...]:
-        return tuple(needle.lower() for needle in signatures.needles(self._signatures, surface))
-
 
 def _known(finding: Finding) -> bool:
     """False where only a status, or nothing at all, spoke for it."""
     return finding.row.partition(":")[0] not in ("unknown", "status")
 
 
+def _own(head: Head) -> bool:
+    """An error of another Breakwater before this one. A success is none, whatever its headers say."""
+    return head.status >= 400 and bool(head.get("x-breakwater"))
+
+
+def _told(head: Head) -> bool:
+    """Another Breakwater has told the client already: a status that says so and a wait that clients keep."""
+    return _own(head) and head.status in TOLD_STATUSES and retry_hints.kept_as_it_is(head)
+
+
 def _captcha(row: str, head: Head, body: bytes = b"") -> Finding:
     wait, source = retry_hints.wait_of(head, (), "")
-    return Finding(
-        Kind.CHALLENGE,
-        row,
-        None,
-        "",
-        Challenge.CAPTCHA,
-        wait,
-        source,
-        honest=bool(head.get("x-breakwater")),
-        excerpt=redaction.excerpt(body),
-    )
+    told, excerpt = _told(head), redaction.excerpt(body)
+    return Finding(Kind.CHALLENGE, row, None, "", Challenge.CAPTCHA, wait, source, honest=told, excerpt=excerpt)
 
 
 def _passing(surface: Surface, row: str) -> Finding:

@@ -106,14 +106,14 @@ def meaning(row: SignatureRow) -> tuple[Kind, Challenge | None]:
     return Kind(kind), None
 
 
-def needles(rows: Sequence[SignatureRow], surface: Surface) -> list[bytes]:
-    """Bytes without which no row of this surface can match."""
-    found: list[bytes] = []
+def needles(rows: Sequence[SignatureRow], surface: Surface) -> tuple[bytes, ...]:
+    """Bytes, in lower case, without which no row of this surface can match."""
+    found: list[str] = []
     for row in rows:
         if row.family is None or row.family == surface.family:
             tail = row.field.rsplit(".", 1)[-1] if row.field else ""
             if tail and not tail.isdigit():
-                found.append(f'"{tail}"'.encode("utf-8", "replace"))
+                found.append(f'"{tail}"')
             elif row.begins or row.equals:
-                found.append((row.begins or row.equals or "").encode("utf-8", "replace"))
-    return found
+                found.append(row.begins or row.equals or "")
+    return tuple(needle.encode("utf-8", "replace").lower() for needle in found)

@@ -17,7 +17,13 @@ BUILT_IN: tuple[Upstream, ...] = (
     Upstream("qwen-portal", ("portal.qwen.ai",), Family.DASHSCOPE),
     Upstream(
         "dashscope",
-        ("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "*.maas.aliyuncs.com"),
+        (
+            "dashscope.aliyuncs.com",
+            "dashscope-intl.aliyuncs.com",
+            "dashscope-us.aliyuncs.com",
+            "cn-hongkong.dashscope.aliyuncs.com",
+            "*.maas.aliyuncs.com",
+        ),
         Family.DASHSCOPE,
     ),
     Upstream(

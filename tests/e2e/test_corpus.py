@@ -23,6 +23,8 @@ BUILT_IN = (
     "portal.qwen.ai",
     "dashscope.aliyuncs.com",
     "dashscope-intl.aliyuncs.com",
+    "dashscope-us.aliyuncs.com",
+    "cn-hongkong.dashscope.aliyuncs.com",
     "coding.dashscope.aliyuncs.com",
     "coding-intl.dashscope.aliyuncs.com",
     "api.z.ai",
@@ -126,7 +128,7 @@ def replaced(reply: Reply, got: Got, statuses: set[int]) -> None:
         wanted = "false" if name == "x-should-retry" and kind in ("quota", "auth") else None
         assert got.header(name) == wanted
     told = got.header("retry-after")
-    if kind in ("challenge", "overload", "rate_limit"):
+    if kind in ("challenge", "overload", "rate_limit") or (got.status == 429 and kind == "other_error"):
         assert told is not None
         assert 1 <= int(told) <= 59
         own = label["retry_after_source"] in ("header", "body")

@@ -14,8 +14,10 @@ SENT_AGAIN = {
     # rate limits
     "zc-3009", "za-1302-plainshape", "zo-1303", "za-stream-1302", "q-allocquota-web", "d-rpm-native", "d-burst", "d-plan-conc",
     "d-native-sse-429", "d-429-nobody", "d-plan-usage", "n-bedrock-throttle", "n-openai-tpm", "n-anth-429", "n-other-429",
+    "q-inprogress", "t2-r-failed-by-event-name",
     # overloads
     "za-1305-529", "zo-1305-429", "zo-1305-zh", "zo-1312", "d-unavail-503", "d-batch-429", "r-overloaded-event",
+    "t2-d-serving-nested-200", "t2-z-null-choices-chunk", "t2-z-1305-429", "t2-d-us-host",
     # server errors
     "zo-1234-500", "zai-html-502", "d-algo-500", "d-timeout-500", "n-newapi-500",
 }  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from policies.kinds import Family
+from policies.kinds import Crowd, Family
 from policies.refusal.codes import common, dashscope, qwen_web, zai, zai_web, zcode
 from policies.refusal.codes.rows import Row
 
@@ -19,6 +20,8 @@ TABLES: dict[Family, tuple[tuple[str, tuple[Row, ...], tuple[Row, ...]], ...]] =
 
 COMMON = ("common", common.ROWS, common.TEXTS)
 _ALGORITHM = "internalerror.algo."
+DEEPEST = 5
+"""Parts of a dotted code."""
 
 
 def _by_code(tables: tuple[tuple[str, tuple[Row, ...], tuple[Row, ...]], ...]) -> dict[str, list[tuple[str, Row]]]:
@@ -57,6 +60,18 @@ def common_by_text(words: str) -> tuple[str, Row] | None:
     return next(((name, row) for name, row in _COMMON_TEXTS if row.begins(words)), None)
 
 
+def crowd(family: Family, words: str) -> Crowd | None:
+    """When a message means "too many calls at a time", whatever its code."""
+    return next((row.crowd for _, row in (*_TEXTS[family], *_COMMON_TEXTS) if row.crowd and row.begins(words)), None)
+
+
+def hidden_by_words(words: str) -> Row | None:
+    """What an error of no known code in a success says of a second try: none where its message speaks of its caller."""
+    if not words or common.PASSING.search(words):
+        return None
+    return next((row for row in common.HIDDEN_WORDS if re.search(row.text, words, re.IGNORECASE)), None)
+
+
 def _first(table: dict[str, list[tuple[str, Row]]], code: str, words: str) -> tuple[str, Row] | None:
     for spelling in _spellings(code.lower()):
         for name, row in table.get(spelling, ()):
@@ -66,11 +81,8 @@ def _first(table: dict[str, list[tuple[str, Row]]], code: str, words: str) -> tu
 
 
 def _spellings(code: str) -> Iterator[str]:
-    yield code
-    if code.startswith(_ALGORITHM):
-        yield code.removeprefix(_ALGORITHM)
-    for _ in range(3):
-        code, dot, _tail = code.rpartition(".")
-        if not dot:
-            return
-        yield code
+    """The code and its beginnings, first without the prefix ``InternalError.Algo.``."""
+    for name in dict.fromkeys((code.removeprefix(_ALGORITHM), code)):
+        parts = name.split(".")[:DEEPEST]
+        for count in range(len(parts), 0, -1):
+            yield ".".join(parts[:count])

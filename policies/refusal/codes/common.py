@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from policies.kinds import Challenge, Kind
+import re
+
+from policies.kinds import Challenge, Crowd, Kind
 from policies.refusal.codes.rows import Row
 
 ANTHROPIC = "docs.anthropic.com errors"
@@ -63,6 +65,15 @@ ROWS = (
 )
 
 TEXTS = (
+    Row(
+        "text-concurrency",
+        Kind.RATE_LIMIT,
+        "QwenLM/qwen-code#3409, Wei-Shaw/sub2api#435, Wei-Shaw/claude-relay-service#773",
+        text=r"Too many concurrent requests|(?:\w+ ){0,2}concurrency limit (?:exceeded|reached)|Concurrent \w+ limit",
+        status=429,
+        crowd=Crowd.ALWAYS,
+    ),
+    Row("text-queue", Kind.OVERLOAD, "agentscope-ai/QwenPaw#6708", text=r"The request queue is full"),
     Row("text-per-day", Kind.QUOTA, "Bedrock", text=r"Too many tokens per day", status=429),
     Row(
         "text-quota",
@@ -79,6 +90,25 @@ TEXTS = (
     ),
     Row("text-overloaded", Kind.OVERLOAD, ANTHROPIC, text=r"Overloaded\s*\.?\s*$"),
 )
+
+HIDDEN = "docs.z.ai api-code: what its unlisted codes are about"
+HIDDEN_WORDS = (
+    Row("policy", Kind.FILTER, HIDDEN, text=r"\bpolicy\b|\bpolicies\b|inappropriate content|违规|敏感", status=400),
+    Row(
+        "account",
+        Kind.ACCOUNT,
+        HIDDEN,
+        text=r"\b(?:your|the|this|user) (?:account|subscription)\b|\baccount (?:is|has|not)\b|\bapi[ _-]?key\b|账户|账号|密钥",
+        status=401,
+    ),
+    Row("parameter", Kind.CALLER_ERROR, HIDDEN, text=r"\bparameters?\b|\binvalid request\b|参数", status=400),
+)
+"""Anywhere in the message of an error that hides in a success, whose code no row knows: the status that it should have."""
+PASSING = re.compile(
+    r"try again|retry|later|time[sd]? ?out|temporar|internal|unavailable|overload|busy|繁忙|稍后|重试|超时|异常",
+    re.IGNORECASE,
+)
+"""Beside these words an unknown error stays one of the upstream's own, which clients send again."""
 
 HIDDEN_ONLY = frozenset({"caller", "not-found", "too-large"})
 """Rows that give a status to an error in a 200; under an error status that status tells more."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from policies.kinds import Kind
+from policies.kinds import Crowd, Kind
 from policies.refusal.codes.rows import Row
 
 DOCS = "help.aliyun.com error-code"
@@ -48,6 +48,14 @@ ROWS = (
         words_tell=True,
     ),
     Row("Throttling", Kind.RATE_LIMIT, DOCS, ("Throttling",), status=429, words_tell=True),
+    Row(
+        "ModelServingUnknownError",
+        Kind.UPSTREAM_ERROR,
+        "QwenLM/qwen-code#1641: what the model's server sent is nested in its message",
+        ("ModelServingError.ModelServingUnknownError", "ModelServingUnknownError"),
+        status=500,
+        words_tell=True,
+    ),
     Row("ModelServingError", Kind.OVERLOAD, DOCS, ("ModelServingError", "ModelUnavailable"), status=503),
     Row(
         "InternalError",
@@ -97,6 +105,13 @@ TEXTS = (
         text=r"Access denied, please make sure your account is in good standing",
         status=400,
     ),
+    Row(
+        "text-plan-agents",
+        Kind.ACCOUNT,
+        "egoist/chatwise-releases#1349",
+        text=r"Coding Plan is currently only available for Coding Agents",
+        status=405,
+    ),
     Row("text-token", Kind.ACCOUNT, PLAN, text=r"invalid access token or token expired", status=401),
     Row(
         "text-inspection",
@@ -113,7 +128,15 @@ TEXTS = (
         r"|Model is unavailable, please try again later",
         status=503,
     ),
-    Row("text-plan-burst", Kind.RATE_LIMIT, PLAN, text=r"(?:concurrency|usage) allocated quota exceeded", status=429),
+    Row("text-plan-burst", Kind.RATE_LIMIT, PLAN, text=r"usage allocated quota exceeded", status=429),
+    Row(
+        "text-plan-concurrency",
+        Kind.RATE_LIMIT,
+        PLAN,
+        text=r"concurrency allocated quota exceeded",
+        status=429,
+        crowd=Crowd.ALWAYS,
+    ),
     Row(
         "text-rate",
         Kind.RATE_LIMIT,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Crowd, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Row:
     challenge: Challenge | None = None
     words_tell: bool = False
     """A row by text may say otherwise: one code for a throttle, a spent quota and an overload."""
+    crowd: Crowd | None = None
+    """Too many calls at a time."""
     transient: bool = False
     """For a challenge: a slower repetition may pass."""
 

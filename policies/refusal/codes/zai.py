@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from policies.kinds import Kind
+from policies.kinds import Challenge, Crowd, Kind
 from policies.refusal.codes.rows import Row
 
 DOCS = "docs.z.ai api-code"
+PARALLEL = "docs.z.ai api-code; openclaw/openclaw#98101, NousResearch/hermes-agent#93507: seven of ten at once"
 OLD = "older table, brunogama/dotfiles"
 
 ROWS = (
+    Row("1100", Kind.ACCOUNT, DOCS, ("1100",), status=401),
     Row("1000", Kind.ACCOUNT, DOCS, ("1000", "1001", "1002", "1003", "1004", "1005"), status=401),
     Row("1110", Kind.ACCOUNT, OLD, ("1110", "1111", "1112", "1120", "1121"), status=429),
     Row("1113", Kind.ACCOUNT, DOCS, ("1113",), status=429),
@@ -19,14 +21,20 @@ ROWS = (
     Row("1313", Kind.QUOTA, "docs.z.ai api-code: fair use, never retried", ("1313",), status=429),
     Row("1316", Kind.QUOTA, DOCS, ("1316", "1317", "1318", "1319", "1320", "1321"), status=429),
     Row("1261", Kind.OVERFLOW, DOCS, ("1261",), status=400),
-    Row("1301", Kind.FILTER, DOCS, ("1301",), status=400),
-    Row("1302", Kind.RATE_LIMIT, DOCS, ("1302",), status=429),
+    Row("1301", Kind.FILTER, DOCS, ("1300", "1301"), status=400),
+    Row("1302", Kind.RATE_LIMIT, DOCS, ("1302",), status=429, crowd=Crowd.ALWAYS),
     Row("1303", Kind.RATE_LIMIT, OLD, ("1303",), status=429),
-    Row("1305", Kind.OVERLOAD, DOCS, ("1305",), status=429),
+    Row("1305", Kind.OVERLOAD, PARALLEL, ("1305",), status=429, crowd=Crowd.WITH_OTHERS),
     Row("1312", Kind.OVERLOAD, "relay code lists", ("1312",), status=429),
     Row("overloaded", Kind.OVERLOAD, "bigmodel responses surface", ("overloaded",), status=429),
     Row("1200", Kind.UPSTREAM_ERROR, DOCS, ("1200", "1230", "1234"), status=500),
-    Row("1210", Kind.CALLER_ERROR, DOCS, ("1210", "1211", "1212", "1213", "1214", "1215", "1221", "1222"), status=400),
+    Row(
+        "1210",
+        Kind.CALLER_ERROR,
+        DOCS,
+        ("1210", "1211", "1212", "1213", "1214", "1215", "1221", "1222", "1231"),
+        status=400,
+    ),
 )
 
 TEXTS = (
@@ -56,8 +64,16 @@ TEXTS = (
         "text-1302",
         Kind.RATE_LIMIT,
         DOCS,
-        text=r"Rate limit reached for requests|High concurrency usage of this API|High frequency usage of this API"
-        r"|您的账户已达到速率限制|您当前使用该API的(?:并发数|频率)过高",
+        text=r"Rate limit reached for requests|High concurrency usage of this API"
+        r"|您的账户已达到速率限制|您当前使用该API的并发数过高",
+        status=429,
+        crowd=Crowd.ALWAYS,
+    ),
+    Row(
+        "text-1303",
+        Kind.RATE_LIMIT,
+        OLD,
+        text=r"High frequency usage of this API|您当前使用该API的频率过高",
         status=429,
     ),
     Row(
@@ -66,5 +82,24 @@ TEXTS = (
         DOCS,
         text=r"The service may be temporarily overloaded|该模型当前访问量过大",
         status=429,
+        crowd=Crowd.WITH_OTHERS,
+    ),
+    Row("text-1300", Kind.FILTER, DOCS, text=r"API call blocked by policy", status=400),
+    Row(
+        "text-3012",
+        Kind.CHALLENGE,
+        "zai-org/feedback#349",
+        text=r"(?:your )?request has been blocked due to unusual activity",
+        status=405,
+        challenge=Challenge.BLOCKED,
+    ),
+    Row(
+        "text-3007",
+        Kind.CHALLENGE,
+        "billion-context#189; other hosts carry it in their own envelopes",
+        text=r"captcha verify failed",
+        status=400,
+        challenge=Challenge.CAPTCHA,
+        transient=True,
     ),
 )

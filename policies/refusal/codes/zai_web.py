@@ -18,4 +18,7 @@ ROWS = (
     ),
 )
 
-TEXTS = (Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", status=503, challenge=Challenge.CAPTCHA),)
+TEXTS = (
+    Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", status=503, challenge=Challenge.CAPTCHA),
+    Row("text-security", Kind.FILTER, "ZyphrZero/z.ai2api_python#58", text=r"Content Security Warning", status=400),
+)

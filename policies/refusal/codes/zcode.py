@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Crowd, Kind
 from policies.refusal.codes.rows import Row
 
 PUBLIC = "TriDefender/zcode-api#1, #2"
@@ -25,30 +25,20 @@ ROWS = (
         challenge=Challenge.CAPTCHA,
         transient=True,
     ),
-    Row("3009", Kind.RATE_LIMIT, PUBLIC, ("3009",), status=429),
+    Row("3009", Kind.RATE_LIMIT, PUBLIC, ("3009",), status=429, crowd=Crowd.ALWAYS),
     Row("1005", Kind.QUOTA, PUBLIC, ("1005", "1113"), status=429),
     Row("3001", Kind.CALLER_ERROR, PUBLIC, ("3001",), status=400),
     Row("401", Kind.ACCOUNT, PUBLIC, ("401",), status=401),
 )
 
 TEXTS = (
-    Row(
-        "text-3012",
-        Kind.CHALLENGE,
-        "zai-org/feedback#349",
-        text=r"(?:your )?request has been blocked due to unusual activity",
-        status=405,
-        challenge=Challenge.BLOCKED,
-    ),
-    Row(
-        "text-3007",
-        Kind.CHALLENGE,
-        "billion-context#189",
-        text=r"captcha verify failed",
-        status=400,
-        challenge=Challenge.CAPTCHA,
-        transient=True,
-    ),
     Row("text-1005", Kind.QUOTA, PUBLIC, text=r"exceed quota limit", status=429),
-    Row("text-3009", Kind.RATE_LIMIT, PUBLIC, text=r"model concurrency limit exceeded", status=429),
+    Row(
+        "text-3009",
+        Kind.RATE_LIMIT,
+        PUBLIC,
+        text=r"model concurrency limit exceeded",
+        status=429,
+        crowd=Crowd.ALWAYS,
+    ),
 )

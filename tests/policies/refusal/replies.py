@@ -28,6 +28,7 @@ FAMILIES = {
     "bigmodel": Family.ZAI,
     "dashscope": Family.DASHSCOPE,
     "dashscope-coding": Family.DASHSCOPE,
+    "qwen-portal": Family.DASHSCOPE,
     "qwen-oauth": Family.DASHSCOPE,
 }
 WIRES = {
@@ -37,6 +38,7 @@ WIRES = {
     "qwen-web": Wire.QWEN_WEB,
     "zai-web": Wire.ZAI_WEB,
     "native": Wire.DASHSCOPE_NATIVE,
+    "other": Wire.OTHER,
     "none": Wire.OTHER,
 }
 
@@ -67,7 +69,13 @@ def corpus() -> tuple[Reply, ...]:
 def _reply(case: dict[str, Any]) -> Reply:
     answer = case["response"]
     path = case["request"]["path"]
-    role = Role.OTHER if case["wire"] == "none" else Role.PREPARATION if "/chats/new" in path else Role.GENERATION
+    role = (
+        Role.OTHER
+        if case["wire"] in ("none", "other")
+        else Role.PREPARATION
+        if "/chats/new" in path
+        else Role.GENERATION
+    )
     # An answer of a host that no built-in upstream has: a user's own gateway may be of any family.
     family = FAMILIES.get(case["provider"], Family.ZAI if case["wire"] == "anthropic" else Family.DASHSCOPE)
     head = Head(answer["status"], tuple((answer.get("headers") or {}).items()))

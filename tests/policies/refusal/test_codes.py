@@ -27,6 +27,12 @@ ROWS = [
 ]
 TEXTS = [(family, row) for family, tables in codes.TABLES.items() for _, _, rows in tables for row in rows]
 SPOKEN = {
+    "text-1303": ["High frequency usage of this API, please", "您当前使用该API的频率过高，请"],
+    "text-1300": ["API call blocked by policy"],
+    "text-security": ["Content Security Warning: The content may contain inappropriate content."],
+    "text-plan-concurrency": ["concurrency allocated quota exceeded, please try again later"],
+    "text-plan-agents": ["Coding Plan is currently only available for Coding Agents"],
+    "text-in-progress": ["The chat is in progress!", "Chat is still in progress"],
     "text-1308": [
         "Usage limit reached for 5 hour. Your limit",
         "已达到 5 小时的使用上限。",
@@ -86,7 +92,6 @@ SPOKEN = {
         "Model is unavailable, please try again later.",
     ],
     "text-plan-burst": [
-        "concurrency allocated quota exceeded",
         "usage allocated quota exceeded. please try again later.",
     ],
     "text-rate": [

@@ -13,7 +13,7 @@ from policies.findings import Finding
 from policies.kinds import Challenge, Family, Kind, Role, Wire
 from policies.refusal import pages
 from policies.refusal.recogniser import Recogniser
-from tests.policies.refusal.replies import surface
+from tests.policies.refusal.replies import corpus, surface
 
 META = '<meta name="aliyun_waf_aa" content="0123abcd"><meta name="aliyun_waf_bb" content="0123abcd">'
 PUNISH = "https://chat.qwen.ai:443//api/v2/chat/completions/_____tmd_____/punish?x5secdata=xgTOKEN&x5step=1"
@@ -40,10 +40,9 @@ CHALLENGES = {
     "cookie": "<html><script>var arg1='4C8B0B4F';function setCookie(n,v){document.cookie=n+'='+v}setCookie('acw_sc__v2', unsbox(arg1));</script></html>",
     "gfver": '<html><body onload="check()"><script>var alicfw_gfver=1;function check(){}</script></body></html>',
 }
-BLOCK = (
-    "<!doctypehtml><html><head><title>405</title></head><body><div>Sorry, your request has been blocked as it may cause potential "
-    'threats to the server\'s security.</div><textarea style="display:none">{"traceid":"T"}</textarea></body></html>'
-)
+RECORDED = {reply.id: reply for reply in corpus() if reply.head.media_type == "text/html" and "405" in reply.id}
+BLOCK = RECORDED["t2-zw-405-script-page"].body.decode()
+SENTENCE = "Sorry, your request has been blocked as it may cause potential threats to the server's security."
 PROSE = "This page explains how a web application firewall answers a client. " * 12
 DOCUMENTS = {
     "words": "<html><head><title>Aliyun WAF captcha</title></head><body>aliyun_waf acw_sc__v2 var arg1 _____tmd_____ punish x5secdata</body></html>",
@@ -63,6 +62,10 @@ DOCUMENTS = {
     "link": '<html><body><a href="https://x/_____tmd_____/punish?x5secdata=1">what is this link?</a></body></html>',
     "arg1-alone": "<html><script>var arg1='4C8B';run(arg1)</script></html>",
     "acw-tc": "<html><script>document.cookie='acw_tc=1'</script></html>",
+    "state": "<html><body><div id='root'></div><script>window.__STATE__={title:'405',text:\"Sorry, your request has been "
+    "blocked as it may cause potential threats to the server's security.\"}</script></body></html>",
+    "slide-state": "<html><body><div id='root'></div><script>T={slide:'Please slide to verify'}</script></body></html>",
+    "script-id": "<html><body><script>open({id:'captcha-element'})</script></body></html>",
     "nginx": "<html>\r\n<head><title>502 Bad Gateway</title></head><body><center><h1>502 Bad Gateway</h1></center></body></html>",
 }
 
@@ -95,14 +98,57 @@ def test_pages_are_known_on_every_upstream(family: Family) -> None:
         assert Recogniser().document(surface(family), Head(200), page.encode(), whole=True).kind is Kind.CHALLENGE
 
 
-def test_the_block_page_is_known_by_status_and_signature() -> None:
-    assert found(BLOCK, 405).kind is Kind.CHALLENGE
-    assert found(BLOCK, 200).kind is Kind.CHALLENGE
-    assert found(BLOCK.replace("server's", "server&#39;s"), 405).kind is Kind.CHALLENGE
-    chinese = "<html><body>很抱歉，由于您访问的URL有可能对网站造成安全威胁，您的访问被阻断。</body></html>"
-    assert found(chinese, 405).kind is Kind.CHALLENGE
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("status", [200, 403, 405])
+def test_the_block_page_is_known_whichever_of_its_words_have_come(family: Family, status: int) -> None:
+    head = Head(status, (("content-type", "text/html"),))
+    last_place = BLOCK.index('id="block_traceid_tips"')
+    for end in (len(BLOCK), BLOCK.index("block_traceid_tips:"), BLOCK.index("<script>") + 20, last_place):
+        page = BLOCK[:end].encode()
+        assert Recogniser().document(surface(family), head, page, whole=False).challenge is Challenge.CAPTCHA, end
+
+
+@pytest.mark.parametrize(
+    "old", [SENTENCE, "block_message", "renderData", "errors.aliyun.com", "<title>405</title>", "traceid"]
+)
+def test_the_block_page_is_known_without_any_one_of_its_signs(old: str) -> None:
+    assert found(BLOCK.replace(old, ""), 405).kind is Kind.CHALLENGE
+    escaped = (
+        BLOCK.replace("server's", "server\\'s").replace("potential", "\\x70otential").replace("安全", "\\u5b89\\u5168")
+    )
+    assert found(escaped.replace(old, ""), 405).kind is Kind.CHALLENGE
+
+
+def test_a_405_of_another_server_is_none() -> None:
+    for reply in RECORDED.values():
+        kind = Kind.CHALLENGE if reply.label["kind"] == "challenge" else Kind.CALLER_ERROR
+        assert Recogniser().document(reply.surface, reply.head, reply.body, whole=True).kind is kind, reply.id
     assert found("<html><title>405 Not Allowed</title><hr>Powered by Tengine</html>", 405).kind is Kind.CALLER_ERROR
-    assert found(BLOCK.replace("<title>405</title>", ""), 200).kind is Kind.NOTHING
+
+
+SCRIPTED = {
+    "verification": "<html><script>document.title='Verification';var _waf_is_mobile=false</script></html>",
+    "captcha-element": "<html><script>document.write('<div id=\"captcha-element\"></div>');initAliyunCaptcha({})</script></html>",
+    "captcha-element-set": "<html><script>d.id='captcha-element';s.src='https://g.alicdn.com/captcha-frontend/x.js'</script></html>",
+    "slider": "<html><div id='nocaptcha'></div><script>s.src='//g.alicdn.com/AWSC/AWSC/awsc.js'</script></html>",
+    "slider-words": "<html><script>t={ask:\"Please slide to verify that you're not a robot\",id:'TraceID: '}</script></html>",
+    "punish": "<html><script>location.href='https:\\/\\/x\\/_____tmd_____\\/punish?x5secdata=xgTOKEN'</script></html>",
+    "cookie": "<html><script>var arg1='4C8B';set('\\x61\\x63\\x77\\x5f\\x73\\x63\\x5f\\x5f\\x76\\x32')</script></html>",
+    "interception": "<html><script>document.title = '滑动验证页面';punish({})</script></html>",
+    "upper-case": "<HTML><META NAME='ALIYUN_WAF_AA' CONTENT='x'><META NAME='ALIYUN_WAF_BB' CONTENT='x'></HTML>",
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_what_a_script_puts_in_counts_as_if_it_stood_in_the_page(name: str) -> None:
+    assert found(SCRIPTED[name]).challenge is Challenge.CAPTCHA
+    as_data = SCRIPTED[name].replace("<script>", '<script type="application/ld+json">')
+    assert name == "upper-case" or found(as_data).kind is Kind.NOTHING
+
+
+def test_a_reference_of_endless_digits_is_read() -> None:
+    for digits in ("9" * 5000, "x" + "f" * 5000):
+        assert found(f"<html><body>&#{digits}; words</body></html>").kind is Kind.NOTHING
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -99,7 +99,9 @@ def test_a_field_that_a_model_writes_never_matches() -> None:
 
 @pytest.mark.parametrize("beside", [{}, None, "", [], [{}]])
 @pytest.mark.parametrize("answer", [{"choices": [{"message": {"content": "a"}}]}, {"output": {"text": "a"}}])
-def test_an_empty_error_beside_an_answer_is_none_with_a_row_and_without(answer: dict[str, object], beside: object) -> None:
+def test_an_empty_error_beside_an_answer_is_none_with_a_row_and_without(
+    answer: dict[str, object], beside: object
+) -> None:
     where, body = surface(Family.ZAI), json.dumps({**answer, "errors": beside}).encode()
     for recogniser in (Recogniser(), Recogniser((row(field="code", equals="x"),))):
         assert recogniser.document(where, Head(200), body, whole=True).kind is Kind.ANSWER
@@ -119,7 +121,7 @@ def test_it_is_read_in_frames_and_makes_their_bytes_suspicious() -> None:
 def test_a_row_without_a_text_needs_an_error_status() -> None:
     rule = row(status=frozenset({200, 520}))
     assert found(rule, 520, b"x").kind is Kind.OVERLOAD
-    assert found(rule, 200, {"choices": [{"message": {}}]}).kind is Kind.ANSWER
+    assert found(rule, 200, {"choices": [{"message": {"content": "hi"}}]}).kind is Kind.ANSWER
     assert found(row(), 400, {"error": {"code": "1"}}).kind is Kind.CALLER_ERROR
 
 
