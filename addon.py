@@ -240,7 +240,7 @@ class Breakwater:
         """A flow out of a file: what would have happened."""
         assert self.controller
         if self._backtest is None:
-            self._backtest = Backtest(self.controller.state.settings)
+            self._backtest = Backtest(self.controller.state.settings, evidence=ctx.options.breakwater_report)
         self._backtest.judge(flow)
 
     # -- what the page reads ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class _Probe:
 
     def feed(self, data: bytes) -> Decision | None:
         self.flow.response = http.Response.make(529, data)
-        return Replace(Answer(529, (), data, "self-test"), "self-test")
+        return Replace(Answer(529, (), data, "self-test"))
 
     def finish(self, *, cut: bool) -> Decision:  # noqa: ARG002
         return Commit()

@@ -6,6 +6,7 @@ from typing import Any
 
 from mitmproxy import http
 
+from policies.decisions import End, Refuse, Replace
 from policies.exchange import Exchange
 from policies.kinds import Kind
 
@@ -17,11 +18,13 @@ RESENT = ":repeat:"
 PASSED_REFUSAL = ":small_orange_diamond:"
 
 
-def describe(flow: http.HTTPFlow, ex: Exchange) -> None:
-    """Write comment, mark and metadata; a person's own comment and mark stay."""
+def describe(flow: http.HTTPFlow, ex: Exchange, before: str = "") -> None:
+    """Write comment, mark and metadata; a person's own comment and mark stay. ``before``: words that the comment begins with."""
     flow.metadata.setdefault(METADATA, {}).update(_facts(ex))
-    if ex.comment and not flow.comment:
-        flow.comment = f"Breakwater: {ex.comment}"
+    said = next((each.comment for each in (ex.decision, ex.admission) if each is not None and each.comment), "")
+    said = f"{before}. {said}" if before else said
+    if said and not flow.comment:
+        flow.comment = f"Breakwater: {said}"
     mark = _mark(ex)
     if mark and not flow.marked:
         flow.marked = mark
@@ -42,9 +45,9 @@ def keep_answer(flow: http.HTTPFlow) -> None:
 
 
 def _facts(ex: Exchange) -> dict[str, Any]:
-    finding, surface = ex.tapped or ex.finding, ex.call.surface
+    said, finding, surface = ex.decision or ex.admission, ex.finding, ex.call.surface
     facts: dict[str, Any] = {
-        "reason": ex.reason,
+        "reason": said.reason if said else "",
         "finding": None,
         "upstream": surface.upstream,
         "wire": surface.wire.value,
@@ -52,9 +55,9 @@ def _facts(ex: Exchange) -> dict[str, Any]:
         "breaker_before": ex.breaker_before,
         "breaker_after": ex.breaker_after,
         "attempts": 0 if ex.refused_here else ex.sends,
-        "waits": [float(wait) for wait in ex.waits],
-        "not_sent_again": ex.kept_from_sending,
-        "told": ex.told,
+        "waits": [float(resend.after) for resend in ex.resends],
+        "not_sent_again": said.not_again if said else "",
+        "told": said.wait if said else None,
         "hold_seconds": None if ex.held is None else round(ex.held, 3),
     }
     if finding is not None:
@@ -66,12 +69,11 @@ def _facts(ex: Exchange) -> dict[str, Any]:
 
 
 def _mark(ex: Exchange) -> str:
-    finding = ex.tapped or ex.finding
-    if ex.refused_here:
+    if isinstance(ex.admission, Refuse):
         return REFUSED_HERE
-    if ex.told is not None or ex.tapped is not None or (ex.comment and not ex.committed):
+    if isinstance(ex.decision, Replace | End) or (ex.admission is not None and ex.admission.wait is not None):
         return REPLACED
-    if ex.sends > 1:
+    if ex.resends:
         return RESENT
-    refused = finding is not None and finding.kind not in (Kind.ANSWER, Kind.NOTHING)
+    refused = ex.finding is not None and ex.finding.kind not in (Kind.ANSWER, Kind.NOTHING)
     return PASSED_REFUSAL if refused else ""

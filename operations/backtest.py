@@ -2,86 +2,114 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import contextlib
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from mitmproxy import http
+from mitmproxy import connection, http
 
 from operations.annotations import METADATA, describe
-from operations.controller import Controller
+from operations.flow_adapter import exchange_of
 from operations.held import head_of
-from operations.recorded import Recorded, then
-from policies.answer.reader import Reader
-from policies.decisions import Decision, Refuse, Replace, Resend
+from policies import decide
+from policies.decisions import End, Refuse, Replace, Resend
 from policies.exchange import Exchange
+from policies.findings import Finding
+from policies.judge import Judge, reads
+from policies.kinds import Challenge, Kind, Reason
 from policies.research import report
 from policies.research.evidence import Record
+from policies.rules import Rules
 from policies.settings import Settings
 from policies.state import State
 
+NEVER_SENT = frozenset({
+    Reason.BREAKER_OPEN, Reason.PROBE_OUT, Reason.REMEMBERED_WAIT, Reason.ACCOUNT_BLOCKED, Reason.REMEMBERED_OVERFLOW,
+    Reason.REMEMBERED_BODY_SIZE, Reason.SIDE_REQUEST,
+})  # fmt: skip
+"""Reasons of answers that were given without asking the upstream."""
+EAGER_SECONDS = 3.0
+"""Before its first request, that an upstream is connected to by mitmproxy's eager strategy."""
+CONNECTIONS = 10_000
+_CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, reason in decide.CHALLENGES.items()}
+
 
 class Backtest:
-    """Its own memory, on the clock of the flows themselves (Unix seconds of their timestamps)."""
+    """A state of its own, on the clock of the flows themselves (Unix seconds of their timestamps).
 
-    def __init__(self, settings: Settings) -> None:
-        self._desk = Controller(settings, {})
-        self._recorded = Recorded(settings)
+    The evidence is taken by rules that only look on, so that what these rules would have refused still counts as the
+    exchange that it was.
+    """
+
+    def __init__(self, settings: Settings, *, evidence: bool = True) -> None:
+        key = secrets.token_bytes(32)
+        self._rules = Rules(State.fresh(settings, key))
+        self._onlooker = Rules(State.fresh(replace(settings, mode="observe", evidence=True), key)) if evidence else None
+        self._connections: OrderedDict[str, None] = OrderedDict()
         self.outcomes: Counter[str] = Counter()
         self.seen = 0
 
     @property
-    def state(self) -> State:
-        return self._desk.state
-
-    @property
     def evidence(self) -> tuple[Record, ...]:
-        return self._recorded.evidence
+        return self._onlooker.state.evidence.records() if self._onlooker else ()
 
     def judge(self, flow: http.HTTPFlow) -> None:
         """Mark one flow with what would have become of it."""
         self.seen += 1
-        ex = self._desk.exchange(flow, flow.request.timestamp_start)
+        start = flow.request.timestamp_start
+        ex = exchange_of(flow, self._rules.state, start)
         if ex is None:
             return
-        self._recorded.note(flow, ex.call)
-        rules, start = self._desk.rules, flow.request.timestamp_start
-        admission = rules.admit(ex, start, start)
+        if self._onlooker is not None:
+            self._note(self._onlooker, flow, ex)
+        admission, end = self._rules.admit(ex, start, start), start
         if isinstance(admission, Refuse):
-            self._note(flow, ex, f"refused here: {admission.answer.reason}", "would have been refused here")
-            rules.settle(ex, start, start)
-            return
-        if flow.response is None:
-            rules.settle(ex, start, start)
-            return
-        end = flow.response.timestamp_end or start
-        decision = self._decide(flow, ex, end)
+            self._mark(flow, ex, f"refused here: {admission.reason}", "would have been refused here")
+        elif flow.response is not None:
+            end = flow.response.timestamp_end or start
+            _play(ex, flow.response, end, None if flow.response.raw_content else then(flow))
+            self._describe(flow, ex)
+        self._rules.settle(ex, end, end)
+
+    def _describe(self, flow: http.HTTPFlow, ex: Exchange) -> None:
+        decision = ex.decision
         if isinstance(decision, Resend):
-            self._note(flow, ex, "sent again", "would have been sent again in place")
+            self._mark(flow, ex, "sent again", "would have been sent again in place")
         elif isinstance(decision, Replace):
-            self._note(flow, ex, f"answered {decision.answer.status}: {decision.answer.reason}", "would have been replaced")
-        elif ex.tapped is not None:
-            self._note(flow, ex, f"ended in its stream: {ex.reason}", "would have been ended in its stream")
-        rules.settle(ex, end, end)
+            self._mark(flow, ex, f"answered {decision.answer.status}: {decision.reason}", "would have been replaced")
+        elif isinstance(decision, End):
+            self._mark(flow, ex, f"ended in its stream: {decision.reason}", "would have been ended in its stream")
 
-    def _decide(self, flow: http.HTTPFlow, ex: Exchange, end: float) -> Decision | None:
-        assert flow.response
-        rules, head, body = self._desk.rules, head_of(flow.response), flow.response.raw_content or b""
-        if not rules.reads(ex, head):
-            return None
-        rules.begin(ex, head, end)
-        reader = ex.reader
-        assert isinstance(reader, Reader)
-        streamed = None if body else then(flow)
-        finding = streamed or reader.feed(body) or reader.finish(cut=False)
-        decision = rules.decide(ex, finding, end, end)
-        if ex.committed and (tapped := reader.tap(body).finding) is not None:
-            rules.tapped(ex, tapped, end)
-        return decision
-
-    def _note(self, flow: http.HTTPFlow, ex: Exchange, outcome: str, words: str) -> None:
+    def _mark(self, flow: http.HTTPFlow, ex: Exchange, outcome: str, words: str) -> None:
         self.outcomes[f"{ex.call.surface.upstream}: {outcome}"] += 1
-        ex.comment = f"{words}. {ex.comment}"
-        describe(flow, ex)
+        describe(flow, ex, words)
         flow.metadata[METADATA]["backtest"] = True
+
+    def _note(self, rules: Rules, flow: http.HTTPFlow, judged: Exchange) -> None:
+        """Keep the evidence of one flow, where it was sent and answered."""
+        start, fresh = judged.started, self._fresh(flow.server_conn, judged.started)
+        response = flow.response
+        if response is None or _reason(response) in NEVER_SENT:
+            return
+        ex = Exchange(rules.state, flow.id, judged.call, start, judged.site, new_connection=fresh)
+        rules.admit(ex, start, start)
+        end, attempts = response.timestamp_end or start, _known(flow).get("attempts")
+        _play(ex, response, end, then(flow))
+        if rules.settle(ex, end, end):
+            rules.note(ex, start, attempts if isinstance(attempts, int) and attempts > 1 else 1)
+
+    def _fresh(self, wire: connection.Server, asked: float) -> bool | None:
+        """Whether the upstream connection was made for this request; None where the flow does not say."""
+        seen = wire.id in self._connections
+        self._connections[wire.id] = None
+        if len(self._connections) > CONNECTIONS:
+            self._connections.popitem(last=False)
+        if seen or wire.timestamp_start is None:
+            return False if seen else None
+        return wire.timestamp_start >= asked - EAGER_SECONDS
 
     def summary(self) -> str:
         lines = [f"Breakwater: {self.seen} flows read, {sum(self.outcomes.values())} would have gone otherwise"]
@@ -90,3 +118,42 @@ class Backtest:
 
     def report(self) -> str:
         return report.as_text(report.report(self.evidence))
+
+
+def _play(ex: Exchange, response: http.Response, end: float, known: Finding | None) -> None:
+    """Judge a recorded answer; ``known``: what it was, where its body is not in the recording."""
+    head = head_of(response)
+    if not reads(ex, head):
+        return
+    judge = Judge(ex, head, end)
+    if known is not None:
+        judge.decide(known, end, end)
+        return
+    for data in (response.raw_content or b"", b""):
+        judge.look_on(data, end, end)
+
+
+def _reason(response: http.Response) -> str:
+    """The reason code of an answer of our own, empty for an upstream's."""
+    return str(response.headers.get("X-Breakwater", "")).partition(";")[0].strip()
+
+
+def _known(flow: http.HTTPFlow) -> Mapping[str, Any]:
+    """What was noted while it was live; what an earlier look at the recording noted never happened."""
+    known = flow.metadata.get(METADATA)
+    return known if isinstance(known, Mapping) and not known.get("backtest") else {}
+
+
+def then(flow: http.HTTPFlow) -> Finding | None:
+    """What was found while it was live, where the upstream's body is not in the recording: replaced, or streamed."""
+    assert flow.response
+    known, header = _known(flow), str(flow.response.headers.get("X-Breakwater", ""))
+    replaced = header and ";" not in header  # with the number of attempts it is the upstream's own, passed on
+    if flow.response.raw_content and not replaced:
+        return None
+    reason, row = _reason(flow.response) or str(known.get("reason", "")), str(known.get("row", ""))
+    if challenge := _CHALLENGES.get(reason):
+        return Finding(Kind.CHALLENGE, row=row, challenge=challenge)
+    with contextlib.suppress(ValueError):
+        return Finding(Kind(reason), row=row)
+    return None

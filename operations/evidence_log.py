@@ -1,13 +1,13 @@
-"""Takes the evidence of exchanges in batches, which cost each half as much as one by one.
+"""Log of the evidence: taken in batches, which cost each half as much as exchanges one by one.
 
 Several passes over a body: of a large one they take milliseconds, and nobody's answer has to wait for them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
 
 from policies.exchange import Exchange
 from policies.research.evidence import to_json
@@ -22,20 +22,12 @@ LARGE_BYTES = 65536
 """From here on a batch is taken on a thread of its own."""
 
 
-class Controller(Protocol):
-    """Whose evidence it is, and where faults go."""
-
-    @property
-    def rules(self) -> Rules: ...
-
-    def fault(self, kind: str, flow: None, fault: Exception) -> None: ...
-
-
 class EvidenceLog:
-    """In the order in which the exchanges ended. Nobody else writes evidence, and no two batches are taken at a time."""
+    """Evidence in the order in which the exchanges ended. Nobody else writes evidence, and no two batches are taken at a time."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._desk = controller
+    def __init__(self, rules: Rules, fault: Callable[[str, None, Exception], None]) -> None:
+        """``fault`` is told of what fails in here."""
+        self._rules, self._fault = rules, fault
         self._waiting: list[tuple[Exchange, float]] = []
         self._bytes = 0
         self._thread = ThreadPoolExecutor(1, "breakwater evidence")
@@ -65,20 +57,20 @@ class EvidenceLog:
             try:
                 self._newest.result(PATIENCE)
             except TimeoutError as fault:
-                self._desk.fault("evidence", None, fault)
+                self._fault("evidence", None, fault)
 
     def _take(self, batch: list[tuple[Exchange, float]]) -> None:
-        rules, lines = self._desk.rules, []
+        rules, lines = self._rules, []
         path = rules.state.settings.evidence_path
         for ex, wall in batch:
             try:
                 record = rules.note(ex, wall)
                 lines += [to_json(record), b"\n"] if path else []
             except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
-                self._desk.fault("evidence", None, fault)
+                self._fault("evidence", None, fault)
         try:
             if path and lines:
                 with Path(path).expanduser().open("ab") as file:
                     file.writelines(lines)
-        except Exception as fault:  # noqa: BLE001 - likewise
-            self._desk.fault("evidence", None, fault)
+        except Exception as fault:  # noqa: BLE001 - nor may a file that fails
+            self._fault("evidence", None, fault)

@@ -26,7 +26,7 @@ _DIGITS = re.compile(r"\d{9,}")
 def corpus_line(state: State, flow: http.HTTPFlow) -> str:
     """One JSON line of the answer's envelope; long words, ids and all of the request but host, path and model are left out."""
     asked, response = flow.request, flow.response
-    surface = state.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, {})
+    surface = state.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, lambda _: "")
     if surface is None:
         return json.dumps({"error": f"{asked.host} is no configured upstream"})
     noted = flow.metadata.get(METADATA, {})

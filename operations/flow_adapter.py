@@ -1,26 +1,17 @@
-"""From a flow's request to the values that the rules read."""
+"""Exchanges from flows: the values that the rules read of a request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from mitmproxy import http
 
 from policies.answer import encodings
-from policies.calls import Call, Surface
+from policies.calls import Call
+from policies.exchange import Exchange
 from policies.kinds import Role
 from policies.request import reading
 from policies.state import State
-
-
-class Keeper(Protocol):
-    """Who keeps the key of the hashes."""
-
-    def hashed(self, text: str) -> str: ...
-
-    @property
-    def state(self) -> State: ...
 
 
 def headers_of(asked: http.Request) -> Callable[[str], str]:
@@ -37,17 +28,26 @@ def headers_of(asked: http.Request) -> Callable[[str], str]:
     return header
 
 
-def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface, header: Callable[[str], str]) -> Call:
-    """The body is looked at where a model is asked, and nowhere else."""
+def exchange_of(flow: http.HTTPFlow, state: State, now: float) -> Exchange | None:
+    """The exchange that a request begins; None for a host that is not configured, and for a person's page.
+
+    Its body is looked at where a model is asked, and nowhere else. ``now``: monotonic seconds.
+    """
     asked = flow.request
+    if state.surfaces.at(asked.host, asked.port) is None:
+        return None
+    header = headers_of(asked)
+    surface = state.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, header)
+    if surface is None or surface.role is Role.PERSON:
+        return None
     path, _, query = asked.path.partition("?")
-    account = _account(keeper, flow, header)
+    account = _account(flow, state, header)
     if surface.role is not Role.GENERATION:
-        return Call(surface, asked.method, path, account)
+        return Exchange(state, flow.id, Call(surface, asked.method, path, account), now, asked.host)
     raw = asked.raw_content or b""
     encoding = header("content-encoding")
     body = (encodings.decode(raw, encoding) or b"") if encoding else raw
-    return reading.read(
+    call = reading.read(
         surface,
         asked.method,
         path,
@@ -56,15 +56,16 @@ def call_of(keeper: Keeper, flow: http.HTTPFlow, surface: Surface, header: Calla
         body if len(body) <= encodings.REQUEST_LIMIT else b"",
         size=len(raw),
         account=account,
-        hashed=keeper.hashed,
-        traits=keeper.state.settings.side_requests.traits,
+        hashed=state.hashed,
+        traits=state.settings.side_requests.traits,
     )
+    return Exchange(state, flow.id, call, now, asked.host)
 
 
-def _account(keeper: Keeper, flow: http.HTTPFlow, header: Callable[[str], str]) -> str:
+def _account(flow: http.HTTPFlow, state: State, header: Callable[[str], str]) -> str:
     """Keyed hash of Authorization, else x-api-key, else the ``token`` cookie, else the client's address."""
     credential = header("authorization") or header("x-api-key")
     if not credential and header("cookie"):
         credential = flow.request.cookies.get("token", "")
     peer = flow.client_conn.peername
-    return keeper.hashed(credential or (peer[0] if peer else ""))
+    return state.hashed(credential or (peer[0] if peer else ""))

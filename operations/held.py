@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mitmproxy import http
 
+from operations.clock import clock
 from policies.answer.head import Head
 from policies.decisions import Answer, Commit, Decision, Replace
-from policies.exchange import Exchange
-from policies.rules import Rules
+from policies.judge import Judge
+
+if TYPE_CHECKING:
+    from operations.controller import Controller
 
 KEPT_HEADERS = ("date", "request-id", "x-request-id", "x-log-id", "set-cookie", "access-control-", "vary")
 """Of a replaced answer; a name that ends in a dash is a prefix. All else spoke of a body that is gone."""
 
-Result = TypeVar("Result")
-Other = TypeVar("Other")
+Ruled = TypeVar("Ruled", Decision, Decision | None)
+Method = TypeVar("Method", bound=Callable[..., Any])
 LET_THROUGH = Commit()
-
-
-class Controller(Protocol):
-    """Where a hold reports to."""
-
-    rules: Rules
-
-    def fault(self, kind: str, flow: http.HTTPFlow, fault: Exception) -> None: ...
-
-    def decided(self, flow: http.HTTPFlow, ex: Exchange, decision: Decision) -> None: ...
-
-    def streamed(self, flow: http.HTTPFlow, ex: Exchange) -> None: ...
 
 
 def head_of(response: http.Response) -> Head:
@@ -63,52 +54,78 @@ def amend(flow: http.HTTPFlow, commit: Commit) -> None:
             flow.response.headers[name] = value
 
 
+def safely(kind: str, otherwise: object) -> Callable[[Method], Method]:
+    """Make a method of a hold unable to raise: a rule's fault must not cost the client its answer."""
+
+    def guarded(method: Method) -> Method:
+        @wraps(method)
+        def call(hold: HeldResponse, *given: Any, **named: Any) -> Any:
+            if hold.blind:
+                return otherwise
+            try:
+                return method(hold, *given, **named)
+            except Exception as fault:  # noqa: BLE001 - the border: the upstream's bytes go on unchanged
+                hold.blind = True
+                hold.controller.fault(kind, hold.flow, fault)
+                return otherwise
+
+        return cast("Method", call)
+
+    return guarded
+
+
 class HeldResponse:
     """A ``hold.Hold``. Whatever goes wrong in here lets the upstream's bytes through unchanged."""
 
     held = True
 
-    def __init__(self, controller: Controller, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
-        self.controller, self.flow, self.ex = controller, flow, ex
+    def __init__(self, controller: Controller, flow: http.HTTPFlow, judge: Judge, view_bytes: int) -> None:
+        self.controller, self.flow, self.judge = controller, flow, judge
         self.ended = False
         self.severed = False
+        self.blind = False
+        """A rule failed: from here on nothing is read any more."""
         self.view = bytearray()
         self._view_bytes = view_bytes
-        self._blind = False
-        """A rule failed: from here on nothing is read any more."""
         self._passes: Callable[[bytes], bool] | None = None
-        """The short way of a chunk with nothing in it to be looked at, once the answer has begun."""
 
+    @safely("judge", LET_THROUGH)
     def feed(self, data: bytes) -> Decision | None:
-        return self._safely("judge", lambda: self._feed(data), LET_THROUGH)
+        return self._carry_out(self.judge.feed(data, *clock()))
 
+    @safely("judge", LET_THROUGH)
     def finish(self, *, cut: bool) -> Decision:
-        return self._safely("judge", lambda: self._finish(cut=cut), LET_THROUGH)
+        now, wall = clock()
+        return self._carry_out(self.judge.finish(cut=cut, now=now, wall=wall))
 
+    @safely("judge", LET_THROUGH)
     def tick(self) -> Decision | None:
-        return self._safely("judge", self._tick, LET_THROUGH)
+        return self._carry_out(self.judge.tick(*clock()))
 
+    @safely("clock", 0.0)
     def pause(self) -> float:
-        return self._safely("clock", lambda: self.controller.rules.deadline(self.ex) - time.monotonic(), 0.0)
+        return self.judge.deadline() - clock().now
 
+    @safely("due", None)
     def due(self) -> Decision | None:
-        return self._safely("due", self._due, None)
+        return self._carry_out(self.judge.due(*clock()))
 
+    @safely("unsent", None)
     def unsent(self) -> Decision | None:
-        return self._safely("unsent", self._unsent, None)
+        return self._carry_out(self.judge.unsent(*clock()))
 
     def __call__(self, data: bytes) -> list[bytes]:
         if self.ended or self.severed:
             return []
         chunks, kept_back = [data] if data else [], b""
-        if self._blind:
+        if self.blind:
             return chunks
         try:
             if self._passes is None or not self._passes(data):
-                kept_back = self.ex.reader.kept_back if self.ex.reader else b""
+                kept_back = self.judge.reader.kept_back
                 chunks = self._tap(data)
-        except Exception as fault:  # noqa: BLE001 - as in _safely; this runs for every chunk
-            self._blind = True
+        except Exception as fault:  # noqa: BLE001 - as in safely; this runs for every chunk
+            self.blind = True
             self.controller.fault("tap", self.flow, fault)
             chunks = [kept_back, *chunks] if kept_back else chunks
         if len(self.view) < self._view_bytes:
@@ -119,34 +136,9 @@ class HeldResponse:
         for chunk in chunks:
             self.view += chunk[: self._view_bytes - len(self.view)]
 
-    def _feed(self, data: bytes) -> Decision | None:
-        reader, now = self.ex.reader, time.monotonic()
-        assert reader
-        finding = reader.feed(data)
-        self.controller.rules.heard(self.ex, now)
-        return None if finding is None else self._decided(self.controller.rules.decide(self.ex, finding, now, time.time()))
-
-    def _finish(self, *, cut: bool) -> Decision:
-        assert self.ex.reader
-        finding = self.ex.reader.finish(cut=cut)
-        return self._decided(self.controller.rules.decide(self.ex, finding, time.monotonic(), time.time()))
-
-    def _tick(self) -> Decision | None:
-        now = time.monotonic()
-        if now < self.controller.rules.deadline(self.ex):
-            return None
-        return self._decided(self.controller.rules.expire(self.ex, now, time.time()))
-
-    def _due(self) -> Decision | None:
-        decision = self.controller.rules.due(self.ex, time.monotonic())
-        return None if decision is None else self._decided(decision)
-
-    def _unsent(self) -> Decision | None:
-        decision = self.controller.rules.unsent(self.ex, time.monotonic())
-        return None if decision is None else self._decided(decision)
-
-    def _decided(self, decision: Decision) -> Decision:
-        self.controller.decided(self.flow, self.ex, decision)
+    def _carry_out(self, decision: Ruled) -> Ruled:
+        if decision is not None:
+            self.controller.decided(self.flow, self.judge.ex, decision)
         if isinstance(decision, Replace):
             respond(self.flow, decision.answer)
         elif isinstance(decision, Commit):
@@ -154,41 +146,22 @@ class HeldResponse:
         return decision
 
     def _tap(self, data: bytes) -> list[bytes]:
-        ex, reader, rules = self.ex, self.ex.reader, self.controller.rules
-        assert reader
-        tapped = reader.tap(data) if data else reader.tap_finish()
-        if not ex.answered or (ex.permit is not None and ex.permit.probe):
-            rules.streams(ex, time.monotonic())
-        elif self._passes is None:
-            self._passes = reader.passes
-        chunks = list(tapped.passed)
-        if tapped.finding is not None:
-            frame = rules.tapped(ex, tapped.finding, time.monotonic())
-            self._end(chunks, frame, withheld=tapped.withheld)
-            self.controller.streamed(self.flow, self.ex)
+        passed, end = self.judge.tap(data, *clock())
+        self._passes = self._passes or self.judge.passes
+        chunks = list(passed)
+        if end is None:
+            return chunks
+        assert self.flow.response
+        if end.withheld or "content-length" in self.flow.response.headers:
+            self.severed = True  # no plain text can be put in here: a cut
+        else:
+            chunks.append(end.frame)
+            self.ended = True
+        self.controller.decided(self.flow, self.judge.ex, end)
         return chunks
 
-    def _end(self, chunks: list[bytes], frame: bytes, *, withheld: bool) -> None:
-        """End the client's stream: with an error frame where plain text can be put in, else by a cut."""
-        assert self.flow.response
-        if withheld or "content-length" in self.flow.response.headers:
-            self.severed = True
-        else:
-            chunks.append(frame)
-            self.ended = True
 
-    def _safely(self, kind: str, act: Callable[[], Result], otherwise: Other) -> Result | Other:
-        if self._blind:
-            return otherwise
-        try:
-            return act()
-        except Exception as fault:  # noqa: BLE001 - a rule's fault must not cost the client its answer
-            self._blind = True
-            self.controller.fault(kind, self.flow, fault)
-            return otherwise
-
-
-class Tapped(HeldResponse):
+class Unheld(HeldResponse):
     """Where the layer cannot hold: the status is out, and a refusal is told inside the stream."""
 
     held = False
@@ -199,32 +172,12 @@ class Watched(HeldResponse):
 
     held = False
 
-    def __init__(self, controller: Controller, flow: http.HTTPFlow, ex: Exchange, view_bytes: int) -> None:
-        super().__init__(controller, flow, ex, view_bytes)
-        self._judged: list[bytes] = []
-        """What came before the finding; the reader gives one at ``hold.bytes`` at the latest."""
-
     def __call__(self, data: bytes) -> list[bytes]:
-        if not self._blind:
-            self._safely("watch", lambda: self._watch(data), None)
+        self._watch(data)
         self._keep([data])
         return [data] if data else []
 
+    @safely("watch", None)
     def _watch(self, data: bytes) -> None:
-        ex, reader, rules, now = self.ex, self.ex.reader, self.controller.rules, time.monotonic()
-        if reader is None or ex.tapped is not None:
-            return
-        if ex.finding is None:
-            self._judged.append(data)
-            finding = reader.feed(data) if data else reader.finish(cut=False)
-            rules.heard(ex, now)
-            if finding is None:
-                return
-            self.controller.decided(self.flow, ex, rules.decide(ex, finding, now, time.time()))
-            data, self._judged = b"".join(self._judged), []  # the tap reads from the first byte on
-        if data and ex.committed:
-            tapped = reader.tap(data)
-            rules.streams(ex, now)
-            if tapped.finding is not None:
-                rules.tapped(ex, tapped.finding, now)
-                self.controller.streamed(self.flow, ex)
+        for decision in self.judge.look_on(data, *clock()):
+            self.controller.decided(self.flow, self.judge.ex, decision)

@@ -14,6 +14,7 @@ from policies.settings import Upstream
 from policies.windows import LIFETIME
 
 REPORT_SECONDS = 30.0
+EVIDENCE_OFF = "Evidence is off: `evidence: true` in the config takes it. / 未收集证据:在配置中设置 `evidence: true` 即可开启。"
 ACCOUNT_DIGITS = 8
 """Of an account's keyed hash that are shown."""
 
@@ -49,6 +50,9 @@ def status(controller: Controller) -> Status:
 
 
 def report_text(controller: Controller) -> str:
+    """The report on the evidence; where none is taken, how to take some."""
+    if not controller.state.settings.keeps_evidence:
+        return EVIDENCE_OFF
     controller.evidence_log.flush()
     return report.as_text(report.report(controller.state.evidence.records()))
 

@@ -111,8 +111,6 @@ LEVELS: Mapping[BreakerState, Level] = {BreakerState.OPEN: "warning", BreakerSta
 class Permit(msgspec.Struct, frozen=True):
     """The leave to send one request, with all its re-sends; handed back with whatever becomes of it."""
 
-    epoch: int
-    """Number of openings before it."""
     probe: bool
     serial: int
 
@@ -175,7 +173,6 @@ class Breaker:
         self.cap = cap
         self._serials = serials or count(1)
         self._state = BreakerState.CLOSED
-        self._epoch = 0
         self._strikes = 0
         self._opened_at = 0.0
         self._ends = 0.0
@@ -208,7 +205,7 @@ class Breaker:
         refused = self.preparation(now)
         if refused is not None:
             return refused
-        permit = Permit(self._epoch, probe=self._state is BreakerState.HALF_OPEN, serial=next(self._serials))
+        permit = Permit(probe=self._state is BreakerState.HALF_OPEN, serial=next(self._serials))
         if permit.probe:
             self._step(Event.TAKEN, now)
             self._probe, self._probe_since, self._probe_heard = permit, now, now
@@ -340,7 +337,6 @@ class Breaker:
 
     def _enter(self, state: BreakerState, now: float) -> None:
         if state is BreakerState.OPEN:
-            self._epoch += 1
             self._opened_at, self._ends = now, now + self.window
         if state in (BreakerState.OPEN, BreakerState.HALF_OPEN):
             self._known.clear()

@@ -1,8 +1,10 @@
-"""What is done with an exchange: one value with a reason code, read by flow comment, log, header, metric and test alike."""
+"""Decisions: values with a reason code. Log, flow comment, header, metric and test read them, and nothing beside them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from policies.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,47 +18,69 @@ class Answer:
     """Reason code, also sent as ``X-Breakwater``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What is said of any decision."""
+
+    reason: str = ""
+    """Reason code; empty where no rule decided."""
+    comment: str = ""
+    """One sentence for a person; empty where nothing is worth one."""
+    finding: Finding | None = None
+    """What the upstream's answer was; None before there is one."""
+    wait: int | None = None
+    """Seconds told to the client in Retry-After; None where none are."""
+    attempts: int = 0
+    """Sends so far; of a ``Resend`` the one to come included."""
+    not_again: str = ""
+    """Why a refused replay is not sent again, a ``replays.Why``; empty where that was no question."""
+
+
 @dataclass(frozen=True, slots=True)
-class Forward:
-    """Send the request upstream, after ``after`` seconds of pacing."""
+class Forward(Said):
+    """Send the request upstream. In ``mode: observe`` its reason and comment say what would have been done instead."""
 
     after: float = 0.0
+    """Seconds of pacing before."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Said):
     """Answer here; nothing is sent upstream."""
 
     answer: Answer
-    comment: str
-    wait: int | None = None
-    """Seconds told to the client, or None where a retry is hopeless."""
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Said):
     """Let the upstream's answer through as it is, but for the headers named here (None removes one)."""
 
     headers: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Said):
     """Answer in the upstream's place."""
 
     answer: Answer
-    comment: str
-    wait: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Resend:
-    """Send the same request again, ``after`` seconds from now, headers still held."""
+class Resend(Said):
+    """Send the request once more, headers still held."""
 
     after: float
-    attempt: int
-    """The number of the send to come, 2 and up."""
-    of: int
+    """Seconds from now."""
+
+
+@dataclass(frozen=True, slots=True)
+class End(Said):
+    """End a running stream at the refusal in it."""
+
+    frame: bytes = field(repr=False)
+    """The wire's own error frame; for a stream that takes no plain text the end is a cut without it."""
+    withheld: bool
+    """Bytes of the upstream's were kept back for good: no frame can follow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, TypedDict, Unpack
+from typing import Literal
 
 from policies.breaker import NO_TIME, tell
 
@@ -18,19 +18,6 @@ _LONGEST_SECONDS = 7 * 86400.0
 """A dumped row that is to last longer is none."""
 
 
-class Words(TypedDict, total=False):
-    """What the message about a refusal needs to know; see ``Remembered``."""
-
-    model: str
-    code: str | None
-    text: str
-    window: int | None
-
-
-class Facts(Words, total=False):
-    upstream: str
-
-
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """A refusal that still stands."""
@@ -41,10 +28,6 @@ class Remembered:
     upstream: str = ""
     model: str = ""
     code: str | None = None
-    text: str = ""
-    """The upstream's own words."""
-    window: int | None = None
-    """Tokens that an overflow named, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +86,7 @@ class RefusalMemory:
             return None
         return entry.remembered(now)
 
-    def told(  # noqa: PLR0913
+    def refused(  # noqa: PLR0913  a key, a wait and whom it is of
         self,
         account: str,
         digest: str,
@@ -113,7 +96,9 @@ class RefusalMemory:
         cap: int,
         stated: float | None,
         sent: float | None = None,
-        **facts: Unpack[Facts],
+        upstream: str = "",
+        model: str = "",
+        code: str | None = None,
     ) -> int:
         """Remember that the upstream refused this request, and say what its client is told: 1 to ``cap`` seconds.
 
@@ -123,7 +108,7 @@ class RefusalMemory:
         """
         key = (account, digest)
         last = self._request(key, now)
-        if last and (last.refusal.kind != "wait" or _elsewhere(last, facts.get("upstream"))):
+        if last and (last.refusal.kind != "wait" or _elsewhere(last, upstream)):
             last = None
         own = stated if stated is not None and stated > 0 else None
         rounds = last.rounds if last else 0
@@ -131,29 +116,35 @@ class RefusalMemory:
             rounds = min(rounds + 1, 16)
         wait = tell(first * 2**rounds if own is None else own, cap)
         until = last.until if last and last.until > now else now + wait
-        self._remember(key, _Entry(Remembered("wait", wait, **facts), until, now + START_AGAIN_SECONDS, rounds), now)
+        standing = Remembered("wait", wait, upstream, model, code)
+        self._remember(key, _Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
         return wait
 
     def answered(self, account: str, digest: str) -> None:
         """The request was answered: its next refusal is a first one."""
         self._forget((account, digest))
 
-    def hopeless(
+    def hopeless(  # noqa: PLR0913  a key, a kind and whom it is of
         self,
         account: str,
         digest: str,
         now: float,
         kind: Literal["overflow", "body_size"],
         seconds: float = 600.0,
-        **facts: Unpack[Facts],
+        *,
+        upstream: str = "",
+        model: str = "",
+        code: str | None = None,
     ) -> None:
         """Remember that this request cannot succeed as it is."""
-        self._remember((account, digest), _lasting(Remembered(kind, seconds, **facts), now), now)
+        self._remember((account, digest), _lasting(Remembered(kind, seconds, upstream, model, code), now), now)
 
-    def block(self, upstream: str, account: str, now: float, seconds: float, **words: Unpack[Words]) -> None:
+    def block(  # noqa: PLR0913, PLR0917  a key, a time and what is said of it
+        self, upstream: str, account: str, now: float, seconds: float, model: str = "", code: str | None = None
+    ) -> None:
         """Remember that the upstream blocked this account; each further send would make it worse."""
         self._sweep(now)
-        self._accounts[account, upstream] = _lasting(Remembered("blocked", seconds, upstream, **words), now)
+        self._accounts[account, upstream] = _lasting(Remembered("blocked", seconds, upstream, model, code), now)
         self._accounts.move_to_end((account, upstream))
         while len(self._accounts) > self._limit:
             self._accounts.popitem(last=False)
@@ -189,14 +180,12 @@ class RefusalMemory:
         return [(key[0], entry.remembered(now)) for key, entry in entries if entry.until > now]
 
     def dump(self, wall: float, now: float) -> list[dict[str, object]]:
-        """Rows of the blocked accounts and of the requests that are hopeless. The upstream's text stays out."""
+        """Rows of the blocked accounts and of the requests that are hopeless."""
         rows: list[dict[str, object]] = []
         for (account, other), entry in [*self._requests.items(), *self._accounts.items()]:
             if entry.refusal.kind == "wait" or entry.until <= now:
                 continue
-            row = asdict(entry.refusal) | {"account": account, "digest": other, "ends_at": wall + entry.until - now}
-            del row["text"]
-            rows.append(row)
+            rows.append(asdict(entry.refusal) | {"account": account, "digest": other, "ends_at": wall + entry.until - now})
         return rows
 
     def load(self, rows: Iterable[object], wall: float, now: float) -> int:
@@ -262,7 +251,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "upstream": (str,),
     "model": (str,),
     "code": (str, type(None)),
-    "window": (int, type(None)),
     "ends_at": (int, float),
     "left": (int, float),
 }
@@ -280,5 +268,5 @@ def _read(row: object, wall: float, now: float) -> tuple[_Key, _Entry] | None:
     left = min(row["ends_at"] - wall, row["left"])
     if left <= 0:
         return None
-    refusal = Remembered(row["kind"], left, row["upstream"], row["model"], row["code"], "", row["window"])
+    refusal = Remembered(row["kind"], left, row["upstream"], row["model"], row["code"])
     return (row["account"], row["digest"]), _lasting(refusal, now)

@@ -16,11 +16,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from tenacity import Future, RetryCallState, Retrying
-from tenacity.stop import stop_after_attempt, stop_base, stop_before_delay
-from tenacity.wait import wait_base, wait_exponential
+from tenacity.stop import stop_after_attempt, stop_before_delay
+from tenacity.wait import wait_exponential
 
 from policies.findings import Finding
 from policies.kinds import Kind
@@ -42,12 +41,10 @@ Key = TypeVar("Key", bound=Hashable)
 class Why(StrEnum):
     """Why a request is not sent again."""
 
-    NOT_A_REPLAY = "not_a_replay"
     NOT_TRANSIENT = "not_transient"
     CHALLENGE = "challenge"
     CAPTCHA_OFF = "captcha_off"
     CUT = "cut"
-    COMMITTED = "committed"
     BREAKER = "breaker_not_closed"
     ONE_TIME_TOKEN = "one_time_token"  # noqa: S105
     SECOND_ROUND = "second_round"
@@ -58,9 +55,8 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request that an upstream refused, at the moment of the decision."""
+    """One replay that an upstream refused, at the moment of the decision."""
 
-    replay: bool
     sends: int
     """Sends so far, the client's own included: 1 and up."""
     started: float
@@ -70,18 +66,13 @@ class Attempt:
     one_time_token: bool
     breaker_closed: bool
     settings: ReplaySettings
-    committed: bool = False
-    """A byte of this answer went to the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Send the same bytes again, ``after`` seconds from now."""
+    """Send the request once more, ``after`` seconds from now."""
 
     after: float
-    attempt: int
-    """The number of the send to come, 2 and up."""
-    of: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,45 +129,23 @@ class Sessions:
         if account:
             self._accounts.happened(account, now)
 
-    def gap(self, session: str, now: float) -> float | None:
-        """Seconds since the previous answer of this session ended; None where there is none within the last hour."""
-        return self._sessions.since(session, now)
-
-    def account_gap(self, account: str, now: float) -> float | None:
-        """The same for all sessions of an account together."""
-        return self._accounts.since(account, now)
+    def gaps(self, session: str, account: str, now: float) -> tuple[float | None, float | None]:
+        """Seconds since the previous answer of this session, and of this account, ended; None without one in the last hour."""
+        return self._sessions.since(session, now), self._accounts.since(account, now)
 
 
-class UpstreamWait(wait_base):
-    """The wait of another strategy, or the upstream's own where that is longer."""
+@dataclass(slots=True)
+class Sent:
+    """The sends so far, as far as tenacity's wait and stop strategies ask for them."""
 
-    def __init__(self, own: wait_base) -> None:
-        self.own = own
-
-    def __call__(self, retry_state: RetryCallState) -> float:
-        finding = retry_state.outcome.result() if retry_state.outcome else None
-        return max(self.own(retry_state), getattr(finding, "wait", None) or 0.0)
+    attempt_number: int
+    seconds_since_start: float
+    upcoming_sleep: float = 0.0
 
 
-class StopBeforeLongWait(stop_base):
-    """Stop where the wait to come is longer than ``longest`` seconds."""
-
-    def __init__(self, longest: float) -> None:
-        self.longest = longest
-
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        return retry_state.upcoming_sleep > self.longest
-
-
-STOPS: tuple[tuple[Why, Callable[[ReplaySettings], stop_base]], ...] = (
-    (Why.ATTEMPTS, lambda settings: stop_after_attempt(settings.max_attempts)),
-    (Why.LONG_WAIT, lambda _: StopBeforeLongWait(LONGEST_WAIT_SECONDS)),
-    (Why.LATE, lambda _: stop_before_delay(LATEST_START_SECONDS)),
-)
+Strategy = Callable[[Any], Any]
 
 FORBIDDEN: tuple[tuple[Why, Callable[[Attempt], bool]], ...] = (
-    (Why.COMMITTED, lambda attempt: attempt.committed),
-    (Why.NOT_A_REPLAY, lambda attempt: not attempt.replay),
     (Why.BREAKER, lambda attempt: not attempt.breaker_closed),
     (Why.ONE_TIME_TOKEN, lambda attempt: attempt.one_time_token),
 )
@@ -190,8 +159,6 @@ def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
         return None if settings.captcha else Why.CAPTCHA_OFF
     if finding.cut:
         return Why.CUT
-    if finding.ends_answer:
-        return Why.COMMITTED
     return None if finding.transient and finding.kind in CURABLE else Why.NOT_TRANSIENT
 
 
@@ -232,21 +199,19 @@ class Replays:
 
 
 @lru_cache(maxsize=64)
-def _strategies(settings: ReplaySettings) -> tuple[Retrying, tuple[tuple[Why, stop_base], ...]]:
-    stops = tuple((why, make(settings)) for why, make in STOPS)
-    return Retrying(wait=UpstreamWait(wait_exponential(multiplier=settings.base_seconds))), stops
+def _strategies(settings: ReplaySettings) -> tuple[Strategy, tuple[tuple[Why, Strategy], ...]]:
+    """The wait, and what stops a round once that is known, in the order in which it is asked."""
+    stops: tuple[tuple[Why, Strategy], ...] = (
+        (Why.ATTEMPTS, stop_after_attempt(settings.max_attempts)),
+        (Why.LONG_WAIT, lambda sent: sent.upcoming_sleep > LONGEST_WAIT_SECONDS),
+        (Why.LATE, stop_before_delay(LATEST_START_SECONDS)),
+    )
+    return wait_exponential(multiplier=settings.base_seconds), stops
 
 
 def _step(attempt: Attempt, finding: Finding, now: float) -> Step:
-    retrying, stops = _strategies(attempt.settings)
-    state = RetryCallState(retrying, None, (), {})
-    # tenacity fills start_time from a clock of its own; every time that its strategies read is ours.
-    state.start_time, state.outcome_timestamp = attempt.started, now
-    state.attempt_number = attempt.sends
-    state.outcome = Future(attempt.sends)
-    state.outcome.set_result(finding)
-    state.upcoming_sleep = float(retrying.wait(state))
-    for why, stop in stops:
-        if stop(state):
-            return Stop(why)
-    return Again(after=state.upcoming_sleep, attempt=attempt.sends + 1, of=attempt.settings.max_attempts)
+    wait, stops = _strategies(attempt.settings)
+    sent = Sent(attempt.sends, now - attempt.started)
+    sent.upcoming_sleep = max(float(wait(sent)), finding.wait or 0.0)
+    why = next((why for why, stop in stops if stop(sent)), None)
+    return Again(sent.upcoming_sleep) if why is None else Stop(why)

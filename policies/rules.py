@@ -1,38 +1,26 @@
-"""The order of the rules for one exchange: admit, judge, decide, settle.
+"""The order of the rules for one exchange.
 
-    request   admit    side-request guard, remembered refusals, breaker, replay pacing
-    response  hold     how long its headers may wait
-              decide   decide.py: what a finding means for the client
-              tapped   the same for a refusal in a stream that is already running
-    end       settle   what came of it: strikes, probe, windows, sessions, evidence
+    request    admit        side-request guard, remembered refusals, breaker, replay pacing
+    response   judge.py     how long its headers may wait, what has come so far
+               decide.py    what a finding means for the client
+    end        settle       what came of it: strikes, probe, windows, sessions
 
 The side-request guard comes first, since a request that cannot fit is its caller's own fault and must cost no probe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from policies import accounting, decide, local_refusals, side_requests
-from policies.answer.head import Head
-from policies.answer.reader import Reader
-from policies.breaker import Refused
-from policies.calls import Surface
-from policies.decisions import Admission, Commit, Decision, Forward, Refuse, Replace
+from policies import side_requests
+from policies.breaker import Refused, tell
+from policies.decisions import Admission, Answer, Forward, Refuse
 from policies.exchange import Exchange
-from policies.findings import Finding
-from policies.kinds import Kind, Reason, Role
+from policies.kinds import Reason, Role
+from policies.refusal_memory import Remembered
 from policies.replays import is_replay, pace
 from policies.reply import dialects, wording
 from policies.request import message_list
 from policies.research import evidence
 from policies.state import State
-
-LONGEST_HOLD_SECONDS = 100.0
-"""After the request, re-sends included: Qwen Code gives up at 120 s (measured)."""
-BODILESS = frozenset({101, 204, 304})
-SAYS_BETTER = frozenset({Kind.ANSWER, Kind.CHALLENGE, Kind.QUOTA, Kind.OVERFLOW})
-"""In a body, against the sign of a captcha in its headers: what no wait cures is not told as if one did."""
 
 
 class Rules:
@@ -41,56 +29,45 @@ class Rules:
     def __init__(self, state: State) -> None:
         self.state = state
 
-    def recognise(self, host: str, port: int, method: str, path: str, header: Callable[[str], str]) -> Surface | None:
-        return self.state.surfaces.recognise(host, port, method, path, header)
-
     # -- before it is sent ------------------------------------------------------------------------------------
 
     def admit(self, ex: Exchange, now: float, wall: float) -> Admission:
-        """Whether a request goes upstream. In ``mode: observe`` everything does."""
-        refusal = self._admit(ex, now, wall)
-        if refusal is not None:
-            ex.reason, ex.comment, ex.told = refusal.answer.reason, refusal.comment, refusal.wait
-            if self.state.settings.mode == "enforce":
-                ex.refused_here = True
-                return refusal
-        self._observed(ex)
-        paced = ex.replay and self.state.settings.mode == "enforce"
-        ex.paced = pace(ex.gap, self.state.replay_settings(ex.call)) if paced else 0.0
-        return Forward(ex.paced)
+        """Whether a request goes upstream; may be asked again, and only the last answer counts. Observing, all of them do."""
+        refusal = self._refusal(ex, now, wall)
+        if refusal is None:
+            after = pace(ex.gap, self.state.replay_settings(ex.call)) if ex.replay and self.state.enforces else 0.0
+            ex.admission = Forward(after)
+        elif self.state.enforces:
+            ex.admission = refusal
+        else:
+            ex.admission = Forward(reason=refusal.reason, comment=ex.observed(refusal.comment), wait=refusal.wait)
+        return ex.admission
 
-    def _admit(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
+    def _refusal(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
+        """Why it is not sent; where it is, its breaker's permit is with the exchange."""
         if not ex.generation:
-            return self._admit_aside(ex, now)
+            return self._refusal_aside(ex, now)
         self._place(ex, now)
-        refusal = self._oversize(ex, wall) or self._remembered(ex, now)
-        if refusal is not None:
-            return refusal
-        breaker = ex.breaker = self.state.breaker(ex.call)
-        ex.breaker_before = breaker.current(now).value
-        permit = breaker.admit(now)
-        if isinstance(permit, Refused):
-            return local_refusals.breaker_open(self.state, ex, permit)
-        ex.permit = permit
-        return None
+        return self._oversize(ex, wall) or self._remembered(ex, now) or self._breaker_refuses(ex, now)
 
-    def _admit_aside(self, ex: Exchange, now: float) -> Refuse | None:
+    def _refusal_aside(self, ex: Exchange, now: float) -> Refuse | None:
         """Of a blocked account nothing is sent at all; a preparation step waits for the breaker, without taking its probe."""
         call = ex.call
         blocked = self.state.refusals.blocked(call.account, call.surface.upstream, now)
         if blocked is not None:
-            return local_refusals.told_again(self.state, ex, blocked)
+            return self._standing(ex, blocked)
         if call.surface.role is not Role.PREPARATION:
             return None
         refused = self.state.breaker(call).preparation(now)
-        return None if refused is None else local_refusals.breaker_open(self.state, ex, refused)
+        return None if refused is None else self._paused(ex, refused)
 
     def _place(self, ex: Exchange, now: float) -> None:
-        """Where the request stands among the earlier ones of its session."""
+        """Where the request stands among the earlier ones of its session, when it came."""
+        if ex.placed:
+            return
         state, call = self.state, ex.call
-        ex.side = side_requests.is_side(call, state.settings.side_requests)
-        ex.gap = state.sessions.gap(call.session, now)
-        ex.account_gap = state.sessions.account_gap(call.account, now)
+        ex.placed, ex.side = True, side_requests.is_side(call, state.settings.side_requests)
+        ex.gap, ex.account_gap = state.sessions.gaps(call.session, call.account, now)
         ex.replay = not ex.side and is_replay(ex.gap, state.replay_settings(call))
 
     def _oversize(self, ex: Exchange, wall: float) -> Refuse | None:
@@ -101,119 +78,65 @@ class Rules:
         window = self.state.windows.effective(
             surface.upstream, surface.family, call.model, call.thinking, call.long_context, wall
         )
-        oversize = side_requests.check(call, settings, window.tokens if window else None)
-        if oversize is None:
+        over = side_requests.check(call, settings, window.tokens if window else None)
+        if over is None:
             return None
-        message = wording.side_request(estimate=oversize.estimate, window=oversize.window, model=oversize.model)
+        message = wording.side_request(estimate=over.estimate, window=over.window, model=call.model)
         answer = dialects.too_large(surface.wire, reason=Reason.SIDE_REQUEST, message=message)
-        comment = (
-            f"Side request refused here: about {oversize.estimate} tokens against a window of "
-            f"{oversize.effective_window} ({oversize.model})."
-        )
-        return Refuse(answer, comment)
+        figures = f"about {over.estimate} tokens against a window of {over.effective_window} ({call.model})"
+        return _refuse(answer, f"Side request refused here: {figures}.")
 
     def _remembered(self, ex: Exchange, now: float) -> Refuse | None:
-        refusals, call = self.state.refusals, ex.call
+        refusals, call, settings = self.state.refusals, ex.call, self.state.settings
         found = refusals.blocked(call.account, call.surface.upstream, now)
         if found is None and refusals.any_for(call.account):
             found = refusals.waiting(call.account, call.digest, now, call.surface.upstream)
-        if found is None or (found.kind == "wait" and not self.state.settings.retry_after.enforce):
+        if found is None:
             return None
         if found.kind in ("wait", "blocked"):
-            return local_refusals.told_again(self.state, ex, found)
-        if found.kind == "overflow" and not (ex.side and self.state.settings.side_requests.enabled):
+            return self._standing(ex, found) if found.kind == "blocked" or settings.retry_after.enforce else None
+        if found.kind == "overflow" and not (ex.side and settings.side_requests.enabled):
             return None
-        return local_refusals.hopeless(self.state, ex, found)
+        return self._hopeless(ex, found)
 
-    # -- while it is held -------------------------------------------------------------------------------------
+    def _breaker_refuses(self, ex: Exchange, now: float) -> Refuse | None:
+        breaker = ex.breaker = self.state.breaker(ex.call)
+        ex.breaker_before = breaker.current(now).value
+        permit = breaker.admit(now)
+        if isinstance(permit, Refused):
+            return self._paused(ex, permit)
+        ex.permit = permit
+        return None
 
-    def reads(self, ex: Exchange, head: Head) -> bool:
-        """Whether the body of this answer is looked at at all."""
-        role = ex.call.surface.role
-        if role is Role.PERSON or ex.call.method == "HEAD" or head.status in BODILESS:
-            return False
-        if role is Role.GENERATION:
-            return True
-        if head.media_type not in ("", "application/json", "text/html", "text/json", "text/plain"):
-            return False
-        length = head.get("content-length")
-        return not (length.isdecimal() and int(length) > self.state.settings.hold.bytes)
+    # -- what a request that is not sent is told ----------------------------------------------------------------
 
-    def begin(self, ex: Exchange, head: Head, now: float) -> None:
-        """The upstream's headers have come."""
-        ex.head, ex.headers_at, ex.preamble_at, ex.waiting = head, now, None, False
-        self.heard(ex, now)
-        state = self.state
-        ex.reader = Reader(ex.call.surface, head, state.recogniser, state.settings.hold.bytes)
+    def _standing(self, ex: Exchange, found: Remembered) -> Refuse:
+        if found.kind == "blocked":
+            reason, text = Reason.ACCOUNT_BLOCKED, wording.blocked(ex.site, left=found.left)
+            what = "this account is blocked upstream"
+        else:
+            reason, text = Reason.REMEMBERED_WAIT, wording.remembered_wait(ex.site, wait=found.left)
+            what = "the same request was refused and its wait is not over"
+        wait = tell(found.left, self.state.settings.retry_after.cap)
+        return _wait(ex, reason, text, wait, f"Refused here: {what}, {wait} s left to wait.")
 
-    def heard(self, ex: Exchange, now: float) -> None:
-        """A byte came from the upstream: the probe's lease goes on."""
-        if ex.breaker is not None and ex.permit is not None and ex.permit.probe:
-            ex.breaker.heard(ex.permit, now)
-        if ex.preamble_at is None and ex.reader is not None and ex.reader.preamble:
-            ex.preamble_at = now
+    def _paused(self, ex: Exchange, refused: Refused) -> Refuse:
+        wait = tell(refused.left, self.state.settings.retry_after.cap)
+        reason = Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN
+        why = "one probe is finding out whether the upstream answers again" if refused.probe_out else "the breaker is open"
+        text = wording.breaker_open(ex.site, wait=wait)
+        return _wait(ex, reason, text, wait, f"Refused here: {why}; told to wait {wait} s.")
 
-    def deadline(self, ex: Exchange) -> float:
-        """When held headers go out at the latest."""
-        hold = self.state.settings.hold
-        first = ex.headers_at + hold.silence_seconds if ex.preamble_at is None else ex.preamble_at + hold.seconds
-        return min(first, ex.started + LONGEST_HOLD_SECONDS)
-
-    def decide(self, ex: Exchange, finding: Finding, now: float, wall: float) -> Decision:
-        """What the client gets. What the headers alone say counts, unless the body is an answer or says it better."""
-        early = ex.reader.early if ex.reader else None
-        if early is not None and (finding.kind not in SAYS_BETTER or self._is_filler(ex, finding)):
-            finding = early
-        decision = decide.decide(self.state, ex, finding, now, wall)
-        if isinstance(decision, Replace):
-            self._observed(ex)
-        return decision
-
-    @staticmethod
-    def _is_filler(ex: Exchange, finding: Finding) -> bool:
-        """Off the generation paths every page passes as an answer; beside such headers it is the server's own filler."""
-        redirects = ex.head is not None and 300 <= ex.head.status < 400
-        return finding.kind is Kind.ANSWER and (finding.row == "html" or redirects)
-
-    def expire(self, ex: Exchange, now: float, wall: float) -> Decision:
-        """The hold has lasted long enough: the headers go out, unless what has come is a refusal for certain."""
-        assert ex.reader
-        finding = ex.reader.cap()
-        if finding.kind in (Kind.ANSWER, Kind.NOTHING):
-            ex.committed = True
-            return Commit()
-        return self.decide(ex, finding, now, wall)
-
-    def due(self, ex: Exchange, now: float) -> Decision | None:
-        """The wait before a re-send is over; where the breaker has left closed meanwhile, the refusal before it stands."""
-        if self.state.breaker(ex.call).closed:
-            ex.waiting = False
-            return None
-        ex.sends, ex.waiting = ex.sends - 1, False
-        return self.unsent(ex, now)
-
-    def unsent(self, ex: Exchange, now: float) -> Decision | None:
-        """A re-send could not reach the upstream: the refusal before it stands, told after the sends there were."""
-        if ex.finding is None or ex.committed:
-            return None
-        return decide.final(self.state, ex, ex.finding, now)
-
-    def streams(self, ex: Exchange, now: float) -> None:
-        """Bytes of a running answer: the lease goes on, and the first answer frame may have come after the commit."""
-        self.heard(ex, now)
-        if not ex.answered and ex.generation and ex.tapped is None and ex.reader is not None and ex.reader.answered:
-            accounting.answered(self.state, ex, now)
-
-    def tapped(self, ex: Exchange, finding: Finding, now: float) -> bytes:
-        """The frame that ends a stream in which a refusal was seen."""
-        frame = decide.tapped(self.state, ex, finding, now)
-        self._observed(ex)
-        return frame
-
-    def _observed(self, ex: Exchange) -> None:
-        """What was noted is not what was done."""
-        if ex.comment and self.state.settings.mode == "observe":
-            ex.comment = f"Only observed: {ex.comment}"
+    def _hopeless(self, ex: Exchange, found: Remembered) -> Refuse:
+        if found.kind == "body_size":
+            reason, code = Reason.REMEMBERED_BODY_SIZE, dialects.BODY_SIZE_CODE
+            limit = self.state.settings.qwen_web.body_limit_bytes
+            text = wording.body_size(size=ex.call.size, limit=limit, site=ex.site, code=found.code)
+        else:
+            reason, code = Reason.REMEMBERED_OVERFLOW, dialects.SIDE_REQUEST_CODE
+            text = wording.remembered_overflow(model=ex.call.model)
+        answer = dialects.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
+        return _refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
 
     # -- afterwards -------------------------------------------------------------------------------------------
 
@@ -222,54 +145,51 @@ class Rules:
         if ex.settled or not ex.generation:
             return False
         ex.settled = True
-        state, call = self.state, ex.call
+        state, call, reader = self.state, ex.call, ex.reader
         if ex.waiting and ex.finding is not None:
-            ex.sends -= 1  # the client left before the next send went out: the refusal before it is what came of it
-            accounting.account_for(state, ex, ex.finding, now, wall)
-        reader = ex.reader
-        if reader is not None and ex.committed and not ex.answered and ex.tapped is None and reader.answered:
-            accounting.answered(state, ex, now)
-        accounting.ended(ex, now)
+            ex.resends.pop()  # the client left before the next send went out: the refusal before it is what came of it
+            ex.account_for(ex.finding, now, wall)
+        ex.permit_over(now)
         ex.breaker_after = state.breaker(call).current(now).value
-        if ex.answered and not ex.side and ex.tapped is None:
+        if ex.answered and not ex.side and not ex.ended:
             state.sessions.finished(call.session, now, call.account)
         if ex.answered and reader is not None and reader.usage_input:
-            self._fits(ex, reader.usage_input, wall)
-        return not ex.refused_here and ex.finding is not None
+            ex.fits(reader.usage_input, wall)
+        return state.settings.keeps_evidence and not ex.refused_here and ex.finding is not None
 
-    def _fits(self, ex: Exchange, tokens: int, wall: float) -> None:
-        call = ex.call
-        if self.state.windows.succeeded(
-            call.surface.upstream, call.model, call.thinking, tokens, wall, long_context=call.long_context
-        ):
-            self.state.refusals.forget_overflows(call.surface.upstream, call.model)
-            ex.notes.append(f"learnt window of {call.model} taken back: {tokens} input tokens were answered")
-
-    def note(self, ex: Exchange, wall: float) -> evidence.Record:
-        """Keep the evidence of a settled exchange: several passes over its body."""
-        finding = ex.tapped or ex.finding
+    def note(self, ex: Exchange, wall: float, attempts: int | None = None) -> evidence.Record:
+        """Keep the evidence of a settled exchange: several passes over its body. ``attempts``: where others did the sends."""
+        call, finding = ex.call, ex.finding
         assert finding
-        call = ex.call
-        wire = call.surface.wire
-        told = call.history
         facts = evidence.Facts(
             wall=wall,
             upstream=call.surface.upstream,
-            wire=wire.value,
+            wire=call.surface.wire.value,
             model=call.model,
             session=call.session,
             account=call.account,
             size=call.size,
             digest=call.digest,
-            prefix=told.prefix,
-            roles=told.roles,
+            prefix=call.history.prefix,
+            roles=call.history.roles,
             markers=message_list.markers(call.body),
-            gap_session=None if ex.gap is None else ex.gap + ex.paced,
+            gap_session=None if ex.gap is None else ex.gap + (ex.admission.after if isinstance(ex.admission, Forward) else 0.0),
             gap_account=ex.account_gap,
             new_connection=ex.new_connection,
             token=call.one_time_token,
-            attempt=ex.sends,
-            first=ex.first,
+            attempt=attempts or ex.sends,
+            first=ex.resends[0].finding if ex.resends else None,
             side=ex.side,
         )
         return self.state.evidence.note(facts, finding)
+
+
+def _refuse(answer: Answer, comment: str, wait: int | None = None) -> Refuse:
+    return Refuse(answer, reason=answer.reason, comment=comment, wait=wait)
+
+
+def _wait(ex: Exchange, reason: Reason, text: str, wait: int, comment: str) -> Refuse:
+    answer = dialects.overloaded(
+        ex.call.surface.wire, reason=reason, message=text, wait=wait, challenge=False, request_id=ex.request_id
+    )
+    return _refuse(answer, comment, wait)

@@ -13,14 +13,12 @@ from policies.settings import SideRequestSettings
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A side request that is refused, and the figures that its answer states. All but ``margin`` are tokens."""
+    """A side request that is refused, and the figures of it, in tokens."""
 
     estimate: int
     window: int
     effective_window: int
     """The window less the reserved output."""
-    margin: float
-    model: str
 
 
 def is_side(call: Call, settings: SideRequestSettings) -> bool:
@@ -57,4 +55,4 @@ def check(call: Call, settings: SideRequestSettings, window: int | None) -> Over
     estimate = tokens.estimate(call.body, call.surface.wire, settings.weights)
     if estimate < limit:
         return None
-    return Oversize(estimate, window, fillable, settings.margin, call.model)
+    return Oversize(estimate, window, fillable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from policies.breaker import Breaker, Transition
@@ -12,19 +13,21 @@ from policies.refusal_memory import RefusalMemory
 from policies.replays import Replays, Sessions
 from policies.request.surfaces import Surfaces
 from policies.research.evidence import Evidence
-from policies.settings import ReplaySettings, Settings
+from policies.settings import BreakerSettings, ReplaySettings, Settings
 from policies.windows import Windows
 
 
 @dataclass
 class State:
-    """State of the rules. Handed on whole when mitmproxy reloads the addon."""
+    """State of the rules: handed on whole when mitmproxy reloads the addon."""
 
     settings: Settings
     surfaces: Surfaces
     recogniser: Recogniser
     breakers: Breakers
     windows: Windows
+    key: bytes = field(repr=False)
+    """Of the hashes: at most 64 bytes, kept over restarts."""
     refusals: RefusalMemory = field(default_factory=RefusalMemory)
     replays: Replays = field(default_factory=Replays)
     sessions: Sessions = field(default_factory=Sessions)
@@ -32,22 +35,34 @@ class State:
 
     @classmethod
     def fresh(cls, settings: Settings, key: bytes = b"") -> State:
-        """``key``: of the hashes in the evidence."""
         return cls(
             settings=settings,
             surfaces=Surfaces(settings.upstreams),
             recogniser=Recogniser(settings.signatures),
             breakers=Breakers(settings),
             windows=Windows(settings.windows),
+            key=key,
             evidence=Evidence(key=key),
         )
+
+    @property
+    def enforces(self) -> bool:
+        return self.settings.mode == "enforce"
 
     def breaker(self, call: Call) -> Breaker:
         return self.breakers.of(call.surface.upstream, call.account)
 
+    def breaker_settings(self, call: Call) -> BreakerSettings:
+        upstream = self.surfaces.upstream(call.surface.upstream)
+        return (upstream and upstream.breaker) or self.settings.breaker
+
     def replay_settings(self, call: Call) -> ReplaySettings:
         upstream = self.surfaces.upstream(call.surface.upstream)
-        return (upstream.replay if upstream else None) or self.settings.replay
+        return (upstream and upstream.replay) or self.settings.replay
+
+    def hashed(self, text: str) -> str:
+        """Keyed hash, 16 hex digits: the only form in which a credential or token is kept."""
+        return hashlib.blake2b(text.encode("utf8", "surrogateescape"), key=self.key, digest_size=8).hexdigest()
 
     def take(self, settings: Settings, now: float) -> list[Transition]:
         """Follow new settings; nothing that was learnt or counted is lost."""

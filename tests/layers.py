@@ -74,11 +74,11 @@ class ScriptedHold:
             return self._replace()
         if b"Q" in data:
             return Queue()
-        return Resend(self.again, 2, 3) if b"A" in data else None
+        return Resend(self.again) if b"A" in data else None
 
     def _replace(self) -> Replace:
         self.flow.response = http.Response.make(OURS.status, OURS.body)
-        return Replace(OURS, "test")
+        return Replace(OURS)
 
     def finish(self, *, cut: bool) -> Decision:
         return self._replace() if cut else Commit()
@@ -110,7 +110,7 @@ class ScriptedGate:
         self.asked += 1
         if self.says == "refuse":
             self.flow.response = http.Response.make(OURS.status, OURS.body)
-            return Refuse(OURS, "test")
+            return Refuse(OURS)
         return Forward() if self.says == "go" else None
 
     def sent(self) -> None:

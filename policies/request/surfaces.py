@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -188,26 +188,10 @@ class Surfaces:
     def upstream(self, name: str) -> Upstream | None:
         return self._names.get(name)
 
-    def recognise(
-        self,
-        host: str,
-        port: int,
-        method: str,
-        path: str,
-        headers: Callable[[str], str | None] | Mapping[str, str],
-    ) -> Surface | None:
-        """None for a host that is not configured. A callable or case-insensitive mapping gives ``sec-fetch-mode``."""
+    def recognise(self, host: str, port: int, method: str, path: str, header: Callable[[str], str]) -> Surface | None:
+        """None for a host that is not configured. ``header`` gives a header's value, empty where it is absent."""
         upstream = self._find(host, port)
         if upstream is None:
             return None
-        plain = plain_path(path)
-        return _surface(upstream.name, upstream.family, method.upper(), plain, person=_navigates(headers))
-
-
-def _navigates(headers: Callable[[str], str | None] | Mapping[str, str]) -> bool:
-    value = headers("sec-fetch-mode") if callable(headers) else headers.get("sec-fetch-mode") or _any_case(headers)
-    return bool(value) and str(value).strip().lower() == "navigate"
-
-
-def _any_case(headers: Mapping[str, str]) -> str | None:
-    return next((value for name, value in headers.items() if name.lower() == "sec-fetch-mode"), None)
+        person = header("sec-fetch-mode").strip().lower() == "navigate"
+        return _surface(upstream.name, upstream.family, method.upper(), plain_path(path), person=person)

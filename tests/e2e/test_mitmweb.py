@@ -37,7 +37,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterato
     rows = upstream_rows()
     for host in PROBED:
         rows[host]["breaker"] = {"strikes": 1, "open_seconds": 0.3}
-    config = {"upstreams": rows, "replay": {"gap_seconds": 60, "base_seconds": 0}}
+    config = {"upstreams": rows, "replay": {"gap_seconds": 60, "base_seconds": 0}, "evidence": True}
     proxy = Web(tmp_path_factory.mktemp("mitmweb") / "proxy", upstream, config=config).start()
     yield proxy
     proxy.stop()

@@ -9,7 +9,7 @@ from mitmproxy import http
 from mitmproxy.test import tflow
 
 from operations.controller import Controller
-from operations.held import Tapped
+from operations.held import Unheld
 from tests.e2e.lab.wires import COMPLETIONS, asked, openai
 from tests.policies.exchanges import settings
 
@@ -44,7 +44,7 @@ def test_a_rule_that_fails_in_a_stream_costs_no_byte_of_it(
     flow = answered(controller)
     controller.responseheaders(flow)
     stream = flow.response.stream if flow.response else None
-    assert isinstance(stream, Tapped)
+    assert isinstance(stream, Unheld)
     chunks, passed = [FRAMES[0], b"da", b"ta", b": {}\n\n" + FRAMES[1], b"end", b""], b""
 
     def fail(*_arguments: object) -> None:
@@ -52,6 +52,6 @@ def test_a_rule_that_fails_in_a_stream_costs_no_byte_of_it(
 
     for number, chunk in enumerate(chunks):
         if number == broken:
-            monkeypatch.setattr(controller.rules, "streams", fail)
+            monkeypatch.setattr(stream.judge, "streams", fail)
         passed += b"".join(stream(chunk))
     assert passed == b"".join(chunks)

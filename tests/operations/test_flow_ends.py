@@ -13,8 +13,7 @@ import hold
 from operations import controller
 from operations.actions import settle_killed
 from operations.held import HeldResponse
-from policies.decisions import Commit
-from tests.policies.exchanges import MTOP, settings
+from tests.policies.exchanges import MTOP, added, settings
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}\n\n'
@@ -23,7 +22,7 @@ BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
     monkeypatch.setattr(hold, "wake", lambda _: None)
-    return controller.Controller(settings(), {})
+    return controller.Controller(settings("evidence: true"), {})
 
 
 stream = SimpleNamespace(hold=None)
@@ -59,13 +58,13 @@ def test_its_hold_judges_on_until_the_layer_hears_of_it(here: controller.Control
     assert flow.response
     assert flow.response.stream is held
     assert held.feed(PING) is None
-    assert held.feed(BEGUN) == Commit()
+    assert added(held.feed(BEGUN)) == ()
     assert here.counters.freeze().faults == {}
 
 
 def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: controller.Controller) -> None:
     flow, held = begun(here)
-    assert held.feed(BEGUN) == Commit()
+    assert added(held.feed(BEGUN)) == ()
     assert held(BEGUN) == [BEGUN]
     assert held(b'data: {"zzz":') == []
     kill(here, flow)
@@ -77,9 +76,9 @@ def test_its_stream_is_watched_on_until_the_layer_hears_of_it(here: controller.C
 
 def test_evidence_has_the_time_of_the_request(here: controller.Controller, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: 100.0, time=lambda: 5000.0)
-    monkeypatch.setattr(controller, "time", clock)
+    monkeypatch.setattr("operations.clock.time", clock)
     flow, held = begun(here)
-    assert held.feed(BEGUN) == Commit()
+    assert added(held.feed(BEGUN)) == ()
     clock.monotonic, clock.time = lambda: 130.0, lambda: 5030.0
     here.response(flow)
     here.evidence_log.wait()
@@ -88,10 +87,10 @@ def test_evidence_has_the_time_of_the_request(here: controller.Controller, monke
 
 def test_what_held_an_answer_is_let_go_at_its_end(here: controller.Controller) -> None:
     flow, held = begun(here)
-    assert held.feed(BEGUN) == Commit()
+    assert added(held.feed(BEGUN)) == ()
     held(BEGUN)
     here.response(flow)
     assert flow.response
     assert flow.response.stream is True
     assert flow.response.raw_content == BEGUN
-    assert held.ex.reader is None
+    assert held.judge.ex.reader is None

@@ -10,8 +10,9 @@ from typing import Any
 
 from policies.answer.head import Head
 from policies.calls import Call
-from policies.decisions import Admission, Decision, Forward
+from policies.decisions import Admission, Commit, Decision, Forward
 from policies.exchange import Exchange
+from policies.judge import Judge
 from policies.request import reading, side_request_rows
 from policies.request.surfaces import BUILT_IN
 from policies.rules import Rules
@@ -46,6 +47,11 @@ def settings(text: str = "") -> Settings:
     return parse(text, "config.yaml", {}, BUILT_IN)
 
 
+def added(decision: Decision | None) -> tuple[tuple[str, str | None], ...] | None:
+    """The headers that an answer which passes gets on top; None for one that does not pass."""
+    return decision.headers if isinstance(decision, Commit) else None
+
+
 @dataclass
 class Controller:
     """A guard with a clock."""
@@ -67,7 +73,7 @@ class Controller:
 
     def call(self, where: str, body: dict[str, Any] | bytes, account: str = "a", path: str = "", **headers: str) -> Call:
         host, usual = SURFACES[where]
-        surface = self.rules.recognise(host, 443, "POST", path or usual, lambda name: headers.get(name, ""))
+        surface = self.state.surfaces.recognise(host, 443, "POST", path or usual, lambda name: headers.get(name, ""))
         assert surface
         raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
         return reading.read(
@@ -88,7 +94,7 @@ class Controller:
         path = extra.pop("path", "")
         body = {"model": "glm-5.3", "max_tokens": 32000, "messages": [{"role": "user", "content": text}], **extra}
         call = self.call(where, body, account, path, **headers)
-        ex = Exchange(f"flow-{next(_ids)}", call, self.now, SURFACES[where][0])
+        ex = Exchange(self.state, f"flow-{next(_ids)}", call, self.now, SURFACES[where][0])
         return ex, self.rules.admit(ex, self.now, self.wall)
 
     def sent(self, where: str = "zai", text: str = "hi", **more: Any) -> Exchange:
@@ -99,10 +105,13 @@ class Controller:
     def reply(self, ex: Exchange, body: bytes, status: int = 200, *, cut: bool = False, **headers: str) -> Decision:
         """The whole answer at once; the decision that was made over it."""
         fields = {"content-type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
-        self.rules.begin(ex, Head(status, tuple(fields.items())), self.now)
-        assert ex.reader
-        finding = (ex.reader.feed(body) if body else None) or ex.reader.finish(cut=cut)
-        return self.rules.decide(ex, finding, self.now, self.wall)
+        judge = Judge(ex, Head(status, tuple(fields.items())), self.now)
+        decision = judge.feed(body, self.now, self.wall) if body else None
+        return decision or judge.finish(cut=cut, now=self.now, wall=self.wall)
+
+    def begin(self, ex: Exchange, status: int = 200, content_type: str = "text/event-stream") -> Judge:
+        """The headers of an answer have come."""
+        return Judge(ex, Head(status, (("content-type", content_type),)), self.now)
 
     def settle(self, ex: Exchange) -> None:
         self.rules.settle(ex, self.now, self.wall)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from policies.answer.head import Head
-from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace
+from policies.decisions import Answer, Decision, Forward, Refuse, Replace
 from policies.exchange import Exchange
-from tests.policies.exchanges import MTOP, Controller
+from policies.judge import Judge
+from tests.policies.exchanges import MTOP, Controller, added
 
 OVERLOAD = b'{"error":{"code":"1305","message":"The service may be temporarily overloaded"}}'
 LIMITED: dict[str, Any] = {"error": {"code": "1302", "message": "Rate limit reached for requests"}}
@@ -27,17 +28,16 @@ def header(answer: Answer, name: str) -> str | None:
 
 def reply(controller: Controller, ex: Exchange, status: int, body: bytes, received: float | None, **headers: str) -> Decision:
     fields = {"content-type": "application/json"} | {k.replace("_", "-"): v for k, v in headers.items()}
-    controller.rules.begin(ex, Head(status, tuple(fields.items()), received), controller.now)
-    assert ex.reader
-    finding = ex.reader.feed(body) or ex.reader.finish(cut=False)
-    return controller.rules.decide(ex, finding, controller.now, controller.wall)
+    judge = Judge(ex, Head(status, tuple(fields.items()), received), controller.now)
+    decision = judge.feed(body, controller.now, controller.wall)
+    return decision or judge.finish(cut=False, now=controller.now, wall=controller.wall)
 
 
 class TestAnOverloadThatIsToldAlready:
     @pytest.mark.parametrize("wait", ["1", "30", "59"])
     def test_passes_with_a_wait_that_clients_keep(self, wait: str) -> None:
         controller = Controller()
-        assert controller.reply(controller.sent("zai"), OVERLOAD, 529, retry_after=wait) == Commit()
+        assert added(controller.reply(controller.sent("zai"), OVERLOAD, 529, retry_after=wait)) == ()
 
     @pytest.mark.parametrize(
         ("headers", "seconds"),
@@ -80,16 +80,13 @@ def test_an_account_that_is_blocked_on_a_path_beside_is_refused_here_from_then_o
 def test_a_large_body_that_is_challenged_inside_its_stream_is_no_strike_and_is_not_sent_again() -> None:
     controller = Controller("breaker: {strikes: 1}\nqwen_web: {body_limit_bytes: 1000}")
     ex = controller.sent("qwen-chat", "x" * 1000)
-    controller.rules.begin(ex, Head(200, (("content-type", "text/event-stream"),)), controller.now)
-    assert ex.reader
-    first = ex.reader.feed(b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n')
-    assert first
-    assert controller.rules.decide(ex, first, controller.now, controller.wall) == Commit()
-    tapped = ex.reader.tap(b"data: " + MTOP + b"\n\n")
-    assert tapped.finding
-    frame = controller.rules.tapped(ex, tapped.finding, controller.now)
+    judge = controller.begin(ex)
+    answer = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    assert added(judge.feed(answer, controller.now, controller.wall)) == ()
+    _, end = judge.tap(b"data: " + MTOP + b"\n\n", controller.now, controller.wall)
+    assert end
     controller.settle(ex)
-    assert b"smaller body" in frame
+    assert b"smaller body" in end.frame
     _, admission = controller.ask("qwen-chat", "x" * 1000)
     assert isinstance(admission, Refuse)
     assert admission.answer.status == 413
@@ -115,9 +112,9 @@ def test_a_captcha_named_in_a_header_hides_no_spent_quota(body: bytes, status: i
 def test_a_spent_quota_or_an_overflow_with_a_short_wait_is_still_what_it_is() -> None:
     controller = Controller()
     spent = b'{"error":{"code":"1310","message":"Weekly/Monthly Limit Exhausted."}}'
-    assert controller.reply(controller.sent("zai"), spent, 503, retry_after="10") == Commit((("x-should-retry", "false"),))
+    assert added(controller.reply(controller.sent("zai"), spent, 503, retry_after="10")) == (("x-should-retry", "false"),)
     over = b'{"error":{"code":"context_length_exceeded","message":"maximum context length is 65536 tokens"}}'
     ex = controller.sent("dashscope")
-    assert controller.reply(ex, over, 503, retry_after="10") == Commit()
+    assert added(controller.reply(ex, over, 503, retry_after="10")) == ()
     assert ex.finding
     assert not ex.finding.honest

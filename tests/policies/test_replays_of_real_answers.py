@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from policies.kinds import Kind
 from policies.refusal.recogniser import Recogniser
 from policies.replays import Again, Attempt, Replays, Step, Stop, Why
 from policies.settings import ReplaySettings
@@ -29,7 +28,6 @@ def step(reply: Reply, settings: ReplaySettings | None = None) -> Step:
     """What is done with this answer to a replay."""
     findings = read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut)
     attempt = Attempt(
-        replay=True,
         sends=1,
         started=0.0,
         account="account",
@@ -37,9 +35,8 @@ def step(reply: Reply, settings: ReplaySettings | None = None) -> Step:
         one_time_token=False,
         breaker_closed=True,
         settings=settings or ReplaySettings(),
-        committed=findings[0].kind is Kind.ANSWER,
     )
-    return Replays().next(attempt, findings[-1], 1.0)
+    return Replays().next(attempt, findings[0], 1.0)
 
 
 @pytest.mark.parametrize("reply", corpus(), ids=lambda reply: reply.id)

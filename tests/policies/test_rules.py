@@ -9,10 +9,11 @@ import pytest
 
 from policies.answer.head import Head
 from policies.breaker import BreakerState
-from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace, Resend
+from policies.decisions import Answer, Decision, Forward, Refuse, Replace, Resend
 from policies.exchange import Exchange
+from policies.judge import reads
 from policies.kinds import Kind
-from tests.policies.exchanges import CODE_3007, MTOP, OK, Controller
+from tests.policies.exchanges import CODE_3007, MTOP, OK, Controller, added
 
 CODE_3012 = b'{"code":3012,"msg":"request has been blocked due to unusual activity"}'
 OVERFLOW = (
@@ -92,8 +93,8 @@ class TestChallenges:
             assert (answer.status, header(answer, "retry-after")) == (503, "30")
         for status, location in ((302, "/login"), (200, "")):
             ex = controller.sent("qwen-chat", path=path)
-            assert controller.reply(ex, filler, status, location=location, content_type="text/html") == Commit()
-        assert controller.reply(controller.sent("qwen-chat", path=path), b'{"success":true,"data":{"id":1}}', bxpunish="1") == Commit()
+            assert added(controller.reply(ex, filler, status, location=location, content_type="text/html")) == ()
+        assert added(controller.reply(controller.sent("qwen-chat", path=path), b'{"success":true,"data":{"id":1}}', bxpunish="1")) == ()
 
     @pytest.mark.parametrize("url", ["/api/punish?action=captcha&x5secdata=1", "/punish?x5step=2&action=captcha"])
     def test_a_punish_link_is_one_whatever_its_query_begins_with(self, url: str) -> None:
@@ -228,22 +229,22 @@ class TestWhatPasses:
         ],
     )
     def test_goes_on_unchanged(self, where: str, body: bytes, status: int) -> None:
-        assert Controller().turn(where, body=body, status=status) == Commit()
+        assert added(Controller().turn(where, body=body, status=status)) == ()
 
     @pytest.mark.parametrize("code", ["1113", "1308", "1310", "1304", "1311"])
     def test_a_spent_quota_or_a_billing_error_passes_with_the_word_that_stops_retries(self, code: str) -> None:
         decision = Controller().turn("zai-openai", body=zai_error(code, "x"), status=429)
-        assert decision == Commit((("x-should-retry", "false"),))
+        assert added(decision) == (("x-should-retry", "false"),)
 
     def test_a_wait_in_the_body_of_a_rate_limit_becomes_a_header(self) -> None:
         body = b'{"error":{"code":"1302","message":"Rate limit reached"},"retry-after":"40"}'
-        assert Controller().turn("zai-openai", body=body, status=429) == Commit((("Retry-After", "40"),))
+        assert added(Controller().turn("zai-openai", body=body, status=429)) == (("Retry-After", "40"),)
 
     def test_an_honest_529_is_neither_relabelled_nor_counted(self) -> None:
         controller = Controller()
         ex = controller.sent()
         body = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
-        assert controller.reply(ex, body, 529, retry_after="30", x_breakwater="challenge_busy") == Commit()
+        assert added(controller.reply(ex, body, 529, retry_after="30", x_breakwater="challenge_busy")) == ()
         assert controller.state.breakers.of("zai", "a").state(controller.now).strikes == 0
 
 
@@ -339,7 +340,7 @@ class TestReplays:
         ex = self.replayed(controller, "zai-openai")
         body = zai_error("1302", "Rate limit reached for requests")
         assert isinstance(controller.reply(ex, body, 429), Resend)
-        assert controller.reply(ex, body, 429) == Commit((("X-Breakwater", "rate_limit; after 2 attempts"),))
+        assert added(controller.reply(ex, body, 429)) == (("X-Breakwater", "rate_limit; after 2 attempts"),)
 
     def test_pacing_delays_a_replay_until_the_gap_and_nothing_else(self) -> None:
         controller = Controller("replay: {min_gap_seconds: 0.9}")
@@ -355,7 +356,7 @@ class TestSideRequests:
     def test_an_overflow_is_remembered_for_the_same_side_request_alone(self) -> None:
         controller = Controller()
         body = zai_error("1261", "Prompt exceeds max length")
-        assert controller.turn("zai-openai", "title of all this", body=body, status=400, max_tokens=50) == Commit()
+        assert added(controller.turn("zai-openai", "title of all this", body=body, status=400, max_tokens=50)) == ()
         refused = answer_of(controller.ask("zai-openai", "title of all this", max_tokens=50)[1])
         assert (refused.status, header(refused, "x-breakwater")) == (413, "remembered_overflow")
         assert isinstance(controller.ask("zai-openai", "another title", max_tokens=50)[1], Forward)
@@ -365,7 +366,7 @@ class TestSideRequests:
         controller = Controller()
         text = "word " * 9000
         model: dict[str, Any] = {"model": "my-model"}
-        assert controller.turn("dashscope", text, body=OVERFLOW, status=400, **model) == Commit()
+        assert added(controller.turn("dashscope", text, body=OVERFLOW, status=400, **model)) == ()
         assert answer_of(controller.ask("dashscope", text + "x", max_tokens=50, **model)[1]).status == 413
         usage = OK.replace(b'"usage": {}', b'"usage": {"prompt_tokens": 9000}')
         controller.turn("dashscope", text, body=usage, **model)
@@ -397,19 +398,18 @@ class TestObserve:
         controller = Controller("mode: observe")
         for n in range(4):
             controller.turn(text=f"q{n}", body=MTOP)
-        ex, admission = controller.ask(text="next")
+        _, admission = controller.ask(text="next")
         assert isinstance(admission, Forward)
-        assert ex.reason == "breaker_open"
+        assert (admission.reason, admission.wait) == ("breaker_open", 59)
 
     def test_nothing_is_paced_and_a_comment_does_not_say_that_it_happened(self) -> None:
         controller = Controller("{mode: observe, replay: {min_gap_seconds: 0.9}, breaker: {strikes: 2}}")
         controller.turn()
         ex, admission = controller.ask()
         assert (ex.replay, admission) == (True, Forward(0.0))
-        controller.reply(ex, MTOP)
-        assert ex.comment.startswith("Only observed: A challenge")
+        assert controller.reply(ex, MTOP).comment.startswith("Only observed: A challenge")
         controller.turn(text="b", body=MTOP)
-        assert controller.ask(text="c")[0].comment.startswith("Only observed: Refused here")
+        assert controller.ask(text="c")[1].comment.startswith("Only observed: Refused here")
 
 
 class TestSideRequestsOff:
@@ -426,38 +426,35 @@ class TestHold:
     def test_headers_wait_for_the_first_frame_and_not_for_ever(self) -> None:
         controller = Controller()
         ex = controller.sent()
-        controller.rules.begin(ex, Head(200, (("content-type", "text/event-stream"),)), controller.now)
-        assert ex.reader
-        assert controller.rules.deadline(ex) == controller.now + 30
-        ex.reader.feed(b": ping\n\n")
+        judge = controller.begin(ex)
+        assert judge.deadline() == controller.now + 30
         controller.now += 1
-        controller.rules.heard(ex, controller.now)
-        assert controller.rules.deadline(ex) == controller.now + 2
+        judge.feed(b": ping\n\n", controller.now, controller.wall)
+        assert judge.deadline() == controller.now + 2
 
     def test_the_whole_exchange_is_held_no_longer_than_100_seconds(self) -> None:
         controller = Controller()
         ex = controller.sent()
         controller.now += 80
-        controller.rules.begin(ex, Head(200, (("content-type", "text/event-stream"),)), controller.now)
-        assert controller.rules.deadline(ex) == ex.started + 100
+        assert controller.begin(ex).deadline() == ex.started + 100
 
     @pytest.mark.parametrize("status", [101, 204, 304])
     def test_answers_without_a_body_are_not_looked_at(self, status: int) -> None:
         controller = Controller()
-        assert not controller.rules.reads(controller.sent(), Head(status))
+        assert not reads(controller.sent(), Head(status))
 
     def test_an_event_stream_of_another_path_is_not_held(self) -> None:
         controller = Controller()
         ex = controller.ask(path="/api/mcp/web_search/mcp")[0]
-        assert not controller.rules.reads(ex, Head(200, (("content-type", "text/event-stream"),)))
-        assert controller.rules.reads(ex, Head(200, (("content-type", "text/html"),)))
-        assert not controller.rules.reads(ex, Head(200, (("content-type", "application/json"), ("content-length", "999999"))))
+        assert not reads(ex, Head(200, (("content-type", "text/event-stream"),)))
+        assert reads(ex, Head(200, (("content-type", "text/html"),)))
+        assert not reads(ex, Head(200, (("content-type", "application/json"), ("content-length", "999999"))))
 
     def test_a_finding_of_the_headers_counts_unless_the_body_says_it_better(self) -> None:
         controller = Controller()
         decision = controller.reply(controller.sent("zcode"), b'{"code":42,"msg":"?"}', 400, x_aliyun_captcha_verify_param="C")
         assert answer_of(decision).status == 529
-        assert controller.reply(controller.sent("zcode", "b"), OK, 200, x_aliyun_captcha_verify_param="C") == Commit()
+        assert added(controller.reply(controller.sent("zcode", "b"), OK, 200, x_aliyun_captcha_verify_param="C")) == ()
 
 
 def test_every_kind_of_finding_has_a_reason() -> None:

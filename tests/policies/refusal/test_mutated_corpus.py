@@ -14,8 +14,9 @@ import pytest
 
 from policies.answer.encodings import decoder
 from policies.answer.head import Head
-from policies.decisions import Commit, Decision, Replace
+from policies.decisions import Commit, Decision, End, Replace
 from policies.exchange import Exchange
+from policies.judge import Judge
 from policies.kinds import Kind
 from policies.request import reading, side_request_rows
 from tests.policies.answer.test_encodings import compress_brotli, zstd
@@ -121,24 +122,24 @@ def outcome(reply: Reply, carried: Carried, size: int) -> Outcome:
     controller = Controller("breaker: {strikes: 1}")
     ex = exchange(controller, reply)
     controller.rules.admit(ex, controller.now, controller.wall)
-    controller.rules.begin(ex, carried.head, controller.now)
+    judge = Judge(ex, carried.head, controller.now)
     decision: Decision | None = None
     held: list[bytes] = []
+    ends: list[End] = []
     for chunk in pieces(carried.body, size):
         if decision is None:
             held.append(chunk)
-            decision = fed(controller, ex, chunk)
-            passed(controller, ex, held if isinstance(decision, Commit) else [])
+            decision = judge.feed(chunk, controller.now, controller.wall)
+            ends += passed(controller, judge, held if isinstance(decision, Commit) else [])
         elif isinstance(decision, Commit):
-            passed(controller, ex, [chunk])
+            ends += passed(controller, judge, [chunk])
     if decision is None:
-        assert ex.reader
-        decision = controller.rules.decide(ex, ex.reader.finish(cut=carried.cut), controller.now, controller.wall)
-        passed(controller, ex, held if isinstance(decision, Commit) else [])
+        decision = judge.finish(cut=carried.cut, now=controller.now, wall=controller.wall)
+        ends += passed(controller, judge, held if isinstance(decision, Commit) else [])
     if isinstance(decision, Commit) and not carried.cut:
-        passed(controller, ex, [b""])
+        ends += passed(controller, judge, [b""])
     controller.settle(ex)
-    return told(controller, ex, decision)
+    return told(controller, ex, decision, ends)
 
 
 def exchange(controller: Controller, reply: Reply) -> Exchange:
@@ -155,33 +156,24 @@ def exchange(controller: Controller, reply: Reply) -> Exchange:
         hashed=lambda text: text,
         traits=side_request_rows.BUILT_IN,
     )
-    return Exchange("flow", call, controller.now, "site.test")
+    return Exchange(controller.state, "flow", call, controller.now, "site.test")
 
 
-def fed(controller: Controller, ex: Exchange, chunk: bytes) -> Decision | None:
-    assert ex.reader
-    finding = ex.reader.feed(chunk)
-    return None if finding is None else controller.rules.decide(ex, finding, controller.now, controller.wall)
+def passed(controller: Controller, judge: Judge, chunks: list[bytes]) -> list[End]:
+    """What ends a committed answer in one of its chunks; the empty one is its end."""
+    return [end for chunk in chunks if (end := judge.tap(chunk, controller.now, controller.wall)[1])]
 
 
-def passed(controller: Controller, ex: Exchange, chunks: list[bytes]) -> None:
-    """Chunks of a committed answer; the empty one is its end."""
-    assert ex.reader
-    for chunk in chunks:
-        tapped = ex.reader.tap(chunk) if chunk else ex.reader.tap_finish()
-        if tapped.finding is not None:
-            controller.rules.tapped(ex, tapped.finding, controller.now)
-
-
-def told(controller: Controller, ex: Exchange, decision: Decision) -> Outcome:
-    assert ex.finding
+def told(controller: Controller, ex: Exchange, decision: Decision, ends: list[End]) -> Outcome:
+    assert decision.finding
     status, headers = None, tuple[tuple[str, str | None], ...]()
     if isinstance(decision, Replace):
         status, headers = decision.answer.status, tuple(decision.answer.headers)
     elif isinstance(decision, Commit):
         headers = decision.headers
-    found = (ex.finding.kind, ex.finding.row, ex.finding.wait, ex.finding.window)
-    tapped = (ex.tapped.kind, ex.tapped.row) if ex.tapped else None
+    finding, last = decision.finding, ends[-1].finding if ends else None
+    found = (finding.kind, finding.row, finding.wait, finding.window)
+    tapped = (last.kind, last.row) if last else None
     state = controller.state.breaker(ex.call).state(controller.now).state.value
     return Outcome(type(decision).__name__, status, headers, found, tapped, state)
 

@@ -10,9 +10,9 @@ SURFACES = Surfaces(BUILT_IN)
 
 
 def recognised(
-    host: str, path: str, method: str = "POST", headers: Any = None, surfaces: Surfaces = SURFACES, port: int = 443
+    host: str, path: str, method: str = "POST", fetch_mode: str = "", surfaces: Surfaces = SURFACES, port: int = 443
 ) -> Any:
-    return surfaces.recognise(host, port, method, path, headers or {})
+    return surfaces.recognise(host, port, method, path, {"sec-fetch-mode": fetch_mode}.__getitem__)
 
 
 GENERATION = [
@@ -84,13 +84,13 @@ def test_the_steps_before_a_web_chat_are_preparation(path: str) -> None:
     assert recognised("chat.qwen.ai", path).role is Role.PREPARATION
 
 
-@pytest.mark.parametrize("headers", [{"Sec-Fetch-Mode": "navigate"}, {"sec-fetch-mode": "Navigate"}.get])
-def test_a_page_navigation_is_a_person(headers: Any) -> None:
-    assert recognised("chat.qwen.ai", "/", "GET", headers).role is Role.PERSON
+@pytest.mark.parametrize("fetch_mode", ["navigate", "Navigate "])
+def test_a_page_navigation_is_a_person(fetch_mode: str) -> None:
+    assert recognised("chat.qwen.ai", "/", "GET", fetch_mode).role is Role.PERSON
 
 
 def test_a_fetch_of_a_page_script_is_no_person() -> None:
-    surface = recognised("chat.qwen.ai", "/api/v2/chat/completions", headers={"sec-fetch-mode": "cors"})
+    surface = recognised("chat.qwen.ai", "/api/v2/chat/completions", fetch_mode="cors")
     assert surface.role is Role.GENERATION
 
 
