@@ -84,7 +84,7 @@ class End(Said):
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class Queue(Said):
     """Let the request wait unsent until its turn comes."""
 
 

@@ -16,28 +16,28 @@ from tests.e2e.lab.wires import COMPLETIONS, PAGE, account, asked, openai, opena
 Places = Callable[..., Place]
 
 ASKING = [
-    "policies.rules:Rules.recognise",
+    "policies.request.surfaces:Surfaces.recognise",
     "policies.rules:Rules.admit",
     "policies.rules:Rules._remembered",
     "policies.breaker:Breaker.admit",
     "policies.request.reading:read",
     "policies.side_requests:is_side",
     "operations.flow_adapter:_account",
-    "operations.controller:call_of",
-    "operations.controller:Controller._forward",
+    "operations.controller:exchange_of",
+    "operations.controller:Controller.admit",
     "operations.controller:Controller._log",
 ]
 HOLDING = [
-    "policies.rules:Rules.reads",
-    "policies.rules:Rules.begin",
-    "policies.rules:Rules.heard",
-    "policies.rules:Rules.deadline",
-    "policies.rules:Rules.decide",
-    "policies.rules:Reader",
+    "operations.controller:reads",
+    "operations.controller:Judge",
+    "policies.exchange:Exchange.heard",
+    "policies.judge:Judge.deadline",
+    "policies.judge:Judge.decide",
+    "policies.judge:Reader",
     "policies.breaker:Breaker.heard",
     "policies.breaker:Breaker.answered",
-    "policies.accounting:answered",
-    "policies.decide:decide",
+    "policies.exchange:Exchange.answer_began",
+    "policies.decide:Ruling.held",
     "policies.answer.reader:Reader.feed",
     "policies.answer.reader:Reader._frames",
     "policies.refusal.recogniser:Recogniser.head",
@@ -46,11 +46,11 @@ HOLDING = [
     "operations.controller:HeldResponse",
     "operations.controller:head_of",
     "operations.controller:Controller.decided",
-    "operations.held:HeldResponse._decided",
+    "operations.held:HeldResponse._carry_out",
     "operations.held:amend",
 ]
 RUNNING = [
-    "policies.rules:Rules.streams",
+    "policies.judge:Judge.streams",
     "policies.answer.reader:Reader.tap",
     "policies.answer.reader:Reader.tap_finish",
     "policies.answer.tap:Tap._go_on",
@@ -65,7 +65,7 @@ ENDING = [
     "operations.controller:Controller._settle",
     "operations.controller:Controller.response",
 ]
-SELDOM = {"policies.rules:Rules.deadline", "policies.rules:Rules.streams", "policies.breaker:Breaker.heard"}
+SELDOM = {"policies.judge:Judge.deadline", "policies.judge:Judge.streams", "policies.breaker:Breaker.heard"}
 """Not asked by every answer: only where there is silence, a late first frame, a probe."""
 
 
