@@ -23,6 +23,7 @@ from operations.backtest import Backtest
 from operations.commands import Commands
 from operations.config_watch import ConfigWatch
 from operations.controller import Controller
+from operations.startup_mistakes import check_writable, misspelt
 from operations.status import Status
 from operations.version import VERSION
 from policies.request.surfaces import BUILT_IN
@@ -66,10 +67,12 @@ class Breakwater:
     def configure(self, updated: set[str]) -> None:
         if self.controller is not None and not updated & {"breakwater_config", "breakwater_demo"}:
             return
+        for line in misspelt(ctx.options):
+            logger.error("%s", line)
         named = ctx.options.breakwater_config
         self._watch = ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
-        if named and self._watch.text is None:
-            logger.error("%s: cannot be read", self._watch.path)
+        if self._watch.fault and (named or self._watch.path.exists()):
+            logger.error("%s: %s", self._watch.path, self._watch.fault)
         else:
             self._take(self._watch.text or "")
 
@@ -79,6 +82,8 @@ class Breakwater:
         built_in = (*BUILT_IN, demo.UPSTREAM) if ctx.options.breakwater_demo else BUILT_IN
         try:
             settings = parse(text, str(self._watch.path), os.environ, built_in)
+            if ctx.options.server:
+                check_writable(settings, str(self._watch.path))
         except SettingsError as error:
             logger.error("%s", error)  # noqa: TRY400 - one line for a person
             return False
@@ -135,6 +140,8 @@ class Breakwater:
     def _look(self) -> None:
         if self._watch and (text := self._watch.poll()) is not None and self._take(text):
             logger.info("Breakwater: %s has changed and was taken up", self._watch.path)
+        if self._watch and (trouble := self._watch.trouble()):
+            logger.warning("Breakwater: %s %s; the last good settings stay", self._watch.path, trouble)
         if self.controller is None:
             return
         settle_killed(self.controller)

@@ -1,12 +1,14 @@
-"""Notices that the config file has changed."""
+"""Notices that the config file has changed, or cannot be read any more."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-LARGEST_BYTES = 1024 * 1024
-"""A larger file is no config; it is left alone as if it had not changed."""
+LARGEST_BYTES = 128 * 1024
+"""A larger file is no config: reading it as YAML would keep every connection waiting for seconds."""
+LOOKS_BEFORE_TROUBLE = 2
+"""An editor may move the file away before it writes the new one."""
 
 
 class ConfigWatch:
@@ -14,6 +16,9 @@ class ConfigWatch:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.fault: str | None = None
+        """What kept the file from being read at the last look, in words that follow its path."""
+        self._looks = 0
         self._seen = self._mark()
         self.text = self._read()
         """The last text that was read, the first one included; None where there was none."""
@@ -24,7 +29,19 @@ class ConfigWatch:
         A file that is empty (editors truncate first) or gone is looked at again the next time; so is one that changed
         while it was read. One that was only touched is not news.
         """
+        before, self.fault = self.fault, None
+        text = self._changed()
+        self._looks = self._looks + 1 if self.fault and self.fault == before else int(self.fault is not None)
+        return text
+
+    def trouble(self) -> str | None:
+        """What keeps a file that was read before from being read, once, where two looks in a row have found it so."""
+        return self.fault if self._looks == LOOKS_BEFORE_TROUBLE and self.text is not None else None
+
+    def _changed(self) -> str | None:
         mark = self._mark()
+        if mark is None:
+            self.fault = "is gone"
         if mark is None or mark == self._seen:
             return None
         text = self._read()
@@ -48,6 +65,10 @@ class ConfigWatch:
         try:
             with self.path.open("rb") as file:
                 data = file.read(LARGEST_BYTES + 1)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            self.fault = f"cannot be read ({getattr(error, 'strerror', None) or error})"
             return None
-        return None if len(data) > LARGEST_BYTES else data.decode("utf-8-sig", "replace")
+        if len(data) > LARGEST_BYTES:
+            self.fault = f"is larger than {LARGEST_BYTES // 1024} KiB, so it is no config"
+            return None
+        return data.decode("utf-8-sig", "replace")

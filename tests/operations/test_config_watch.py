@@ -93,3 +93,45 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(b"\xef\xbb\xbfa: 1\n")
     assert ConfigWatch(path).text == "a: 1\n"
+
+
+def test_a_file_that_is_gone_is_trouble_once_and_not_at_the_first_look(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 1\n")
+    watch = ConfigWatch(path)
+    for _ in range(2):
+        path.unlink()
+        troubles = [(watch.poll(), watch.trouble())[1] for _ in range(5)]
+        assert troubles == [None, "is gone", None, None, None]
+        path.write_text("a: 1\n")
+        assert (watch.poll(), watch.trouble()) == (None, None)
+
+
+def test_a_file_that_cannot_be_read_any_more_is_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 1\n")
+    watch = ConfigWatch(path)
+    path.write_bytes(b"x" * (LARGEST_BYTES + 1))
+    assert [(watch.poll(), watch.trouble())[1] for _ in range(3)] == [
+        None,
+        "is larger than 128 KiB, so it is no config",
+        None,
+    ]
+    path.unlink()
+    path.mkdir()
+    assert [(watch.poll(), watch.trouble())[1] for _ in range(3)] == [None, "cannot be read (Is a directory)", None]
+
+
+def test_a_file_that_never_was_there_is_no_trouble(tmp_path: Path) -> None:
+    watch = ConfigWatch(tmp_path / "config.yaml")
+    assert [(watch.poll(), watch.trouble())[1] for _ in range(4)] == [None] * 4
+
+
+def test_a_file_that_an_editor_moves_away_for_a_moment_is_no_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("a: 1\n")
+    watch = ConfigWatch(path)
+    path.unlink()
+    assert (watch.poll(), watch.trouble()) == (None, None)
+    path.write_text("a: 2\n")
+    assert (watch.poll(), watch.trouble()) == ("a: 2\n", None)
