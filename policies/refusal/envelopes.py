@@ -37,7 +37,7 @@ MESSAGE_CHARACTERS = 8192
 
 _BRACKETS = re.compile(r"\s*\[(\w{3,6})\]\s*(?:\[(.*)|(.*))", re.DOTALL)
 _REQUEST_ID = re.compile(r"\]\s*\[[^\[\]]*\]?\s*$")
-_COLON_STATUS = re.compile(r"[:：]\s*\[([45]\d\d)\]\s*\S")
+_COLON_STATUS = re.compile(r"[:：]\s*\[([45]\d\d)\]\s*(\S.*)", re.DOTALL)
 _ALGORITHM = re.compile(r"\s*<(\d{3,8})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re.DOTALL)
 _WRAPPED = re.compile(
     r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|"
@@ -206,8 +206,8 @@ def unwrapped(words: str) -> tuple[str, str, int | None]:
             return text, code, int(code) if is_status(code) else None
         if found := _ALGORITHM.match(beginning):
             return found[3].strip(), found[2] or "", int(found[1]) if is_status(found[1]) else None
-    named = _COLON_STATUS.search(words[:400])
-    return words, "", int(named[1]) if named else None
+    named = _COLON_STATUS.search(words)
+    return (named[2].strip(), "", int(named[1])) if named else (words, "", None)
 
 
 def _nested(words: str, depth: int) -> Envelope | None:

@@ -42,6 +42,11 @@ _RESET = re.compile(
     r"(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d+)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?(?:\s?\(?UTC[+-]\d{1,2}\)?)?)",
     re.IGNORECASE,
 )
+_MOMENT = re.compile(
+    r"(?P<day>\d{4}-\d{2}-\d{2})[T ](?P<clock>\d{2}:\d{2}(?::\d{2})?)(?:\.\d+)?\s?(?P<utc>Z|\(?UTC\)?(?![+-]))?"
+    r"(?:\(?(?:UTC)?(?P<ahead>[+-]\d{1,2}):?(?P<minutes>\d{2})?\)?)?",
+    re.IGNORECASE,
+)
 
 
 def wait_of(head: Head, fields: Iterable[Mapping[str, object]], words: str) -> tuple[float | None, Source | None]:
@@ -87,6 +92,20 @@ def reset_in(words: str) -> str | None:
     """The reset time that a message names, as written; UTC+8 where no zone stands."""
     found = _RESET.search(words)
     return found[1].strip() if found else None
+
+
+def until(reset: str, wall: float) -> float | None:
+    """Seconds from ``wall`` (Unix seconds) to a reset time; UTC+8 where it names no zone, as z.ai writes it."""
+    found = _MOMENT.match(reset)
+    if found is None:
+        return None
+    hours = int(found["ahead"] or (0 if found["utc"] else 8))
+    offset = hours * 3600 + int(found["minutes"] or 0) * (-60 if hours < 0 else 60)
+    try:
+        then = datetime.fromisoformat(f"{found['day']}T{found['clock']}+00:00").timestamp() - offset
+    except ValueError:
+        return None
+    return _sane(then - wall)
 
 
 def hours_in(fields: Iterable[Mapping[str, object]]) -> float | None:

@@ -57,6 +57,9 @@ WORDS: dict[Kind, str] = {
 """``error.code`` where the upstream's own would mislead. A number is taken for a status by Qwen Code (1234 is then no
 retryable 500), and ``insufficient_quota`` makes Codex give up, though DashScope says it of a limit per minute."""
 
+BARE_ENDS = (("QwenCode/", Wire.OPENAI, "measured: 2 of 2 turns end in the answer so, none after an error frame"),)
+"""Clients by the beginning of their User-Agent, and the wire on which they send a stream again that just ends."""
+
 _TRANSIENT = frozenset({Kind.CHALLENGE, Kind.OVERLOAD, Kind.RATE_LIMIT})
 
 
@@ -162,8 +165,20 @@ def _event(data: dict[str, Any], *, event: str = "") -> bytes:
     return f"event: {event}\n".encode() + line if event else line
 
 
-def error_frame(wire: Wire, finding: Finding, *, message: str, wait: float, request_id: str) -> bytes:
-    """What closes a stream that has begun; ``retry_after`` in whole seconds is in the error object."""
+def ends_bare(wire: Wire, user_agent: str) -> bool:
+    """True for a client that sends a turn again where its stream ends without frame and finish, and not after an error."""
+    return any(wire is known and user_agent.startswith(name) for name, known, _ in BARE_ENDS)
+
+
+def error_frame(  # noqa: PLR0913 - each is said by another rule
+    wire: Wire, finding: Finding, *, message: str, wait: float, request_id: str, user_agent: str = ""
+) -> bytes:
+    """What closes a stream that has begun; ``retry_after`` in whole seconds is in the error object.
+
+    Empty for a client of ``BARE_ENDS``: the stream just ends.
+    """
+    if ends_bare(wire, user_agent):
+        return b""
     seconds = retry_after(wait)
     limited = finding.kind is Kind.RATE_LIMIT
     if wire is Wire.ANTHROPIC:

@@ -9,6 +9,7 @@ from policies.kinds import Challenge, Family, Kind, Role, Wire
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import surface
+from tests.policies.refusal.test_pages import CHALLENGES
 
 # -- the mtop frame
 
@@ -115,6 +116,33 @@ def test_a_503_or_529_with_a_wait_in_range_is_honest(status: int, wait: str, *, 
 def test_an_answer_of_our_own_kind_is_honest_and_not_sent_again() -> None:
     finding = document(MTOP, 503, headers=(("X-Breakwater", "challenge_busy"), ("Retry-After", "30")))
     assert (finding.honest, finding.transient) == (True, False)
+
+
+@pytest.mark.parametrize("status", [200, 204, 302])
+def test_no_success_is_honest_for_a_header_of_ours(status: int) -> None:
+    headers = (
+        ("X-Breakwater", "challenge_busy"),
+        ("Retry-After", "30"),
+        ("bxpunish", "1"),
+        ("location", "/_____tmd_____/punish"),
+    )
+    for body in (MTOP, CHALLENGES["waf-pair"].encode(), {"error": {"code": "1305"}}, {"error": {"code": "1302"}}):
+        finding = document(body, status, headers=headers)
+        assert not finding.honest
+        assert finding.kind is not Kind.ANSWER
+    early = RECOGNISER.head(surface(Family.QWEN_WEB), Head(status, headers))
+    assert early is not None
+    assert not early.honest
+
+
+@pytest.mark.parametrize(("status", "wait", "honest"), [
+    (503, "30", True), (529, "1", True), (429, "59", True),
+    (503, "60", False), (529, "", False), (429, "0", False), (403, "30", False), (405, "30", False), (400, "30", False),
+])  # fmt: skip
+def test_another_breakwaters_answer_is_honest_by_its_status_and_wait(status: int, wait: str, *, honest: bool) -> None:
+    headers = (("X-Breakwater", "challenge_busy"), ("Retry-After", wait))
+    for body in (MTOP, CHALLENGES["waf-pair"].encode()):
+        assert document(body, status, headers=headers).honest is honest
 
 
 # -- odds and ends of bodies

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from policies.answer.head import Head
 from policies.refusal import retry_hints
+from tests.policies.refusal.judged import document
+from tests.policies.refusal.replies import corpus
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,36 @@ def test_the_header_comes_before_the_body_and_the_body_before_the_words() -> Non
 def test_a_reset_time_stays_as_the_upstream_wrote_it(words: str, reset: str | None) -> None:
     assert retry_hints.reset_in(words) == reset
     assert retry_hints.in_words(words) is None
+
+
+@pytest.mark.parametrize(
+    ("reset", "seconds"),
+    [
+        ("2026-09-08 14:29:33", 33),
+        ("2026-09-08T06:29:33Z", 33),
+        ("2026-09-08 06:29:33.250 UTC", 33),
+        ("2026-09-08T14:29:33+08:00", 33),
+        ("2026-09-08 14:29:33 (UTC+8)", 33),
+        ("2026-09-08 01:29:33-0500", 33),
+        ("2026-09-08 14:30", 60),
+        ("2026-09-08 14:28:59", None),
+        ("2026-13-40 14:29:33", None),
+        ("soon", None),
+    ],
+)
+def test_a_reset_time_counts_from_now_in_its_zone(reset: str, seconds: float | None) -> None:
+    wall = 1788848940.0  # 2026-09-08 14:29:00 in UTC+8
+    assert retry_hints.until(reset, wall) == seconds
+
+
+def test_every_recorded_reset_is_a_moment() -> None:
+    told = [
+        (reply.id, document(reply.body, reply.head.status, where=reply.surface, headers=reply.head.headers).reset)
+        for reply in corpus()
+    ]
+    named = {name: reset for name, reset in told if reset}
+    assert {"za-1308-en", "za-1308-zh", "za-1308-type", "za-1310-ra"} <= set(named)
+    assert all(retry_hints.until(reset, 1764000000.0) for reset in named.values()), named
 
 
 @given(

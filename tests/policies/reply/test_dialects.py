@@ -206,6 +206,18 @@ def test_every_error_frame_is_whole_and_says_its_wait(wire: Wire, wait: float) -
     assert f'"retry_after":{dialects.retry_after(wait)}' in text
 
 
+def test_a_client_that_sends_again_only_what_just_ends_gets_no_frame() -> None:
+    for agent, wire, bare in (
+        ("QwenCode/0.14.1 (linux; x64)", Wire.OPENAI, True),
+        ("QwenCode/0.14.1 (linux; x64)", Wire.ANTHROPIC, False),
+        ("opencode/1.0 QwenCode/0.14", Wire.OPENAI, False),
+        ("", Wire.OPENAI, False),
+    ):
+        assert dialects.ends_bare(wire, agent) is bare
+        sent = dialects.error_frame(wire, CHALLENGE, message="m", wait=1, request_id="r", user_agent=agent)
+        assert (sent == b"") is bare
+
+
 def test_an_anthropic_error_frame_is_an_error_event() -> None:
     text = frame(Wire.ANTHROPIC)
     assert text.startswith("event: error\n")
