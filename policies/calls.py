@@ -62,10 +62,6 @@ class Call(msgspec.Struct, frozen=True, dict=True):
     def __repr__(self) -> str:
         return f"Call({self.surface}, {self.path!r}, {self.size} bytes)"
 
-    @property
-    def readable(self) -> bool:
-        return self.fields is not None
-
     @cached_property
     def digest(self) -> str:
         """Digest of what is asked: model, system, messages or input, tools."""

@@ -137,7 +137,7 @@ class Ruling:
             digest=self.call.digest,
             one_time_token=self.call.one_time_token is not None,
             breaker_closed=ex.state.breaker(self.call).closed,
-            settings=ex.state.replay_settings(self.call),
+            settings=ex.state.replay_of.get(self.call.surface.upstream, self.settings.replay),
         )
         step = ex.state.replays.next(attempt, finding, self.now)
         if not isinstance(step, Again):

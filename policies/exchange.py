@@ -120,7 +120,7 @@ class Exchange(msgspec.Struct):
             return
         self.permit_over(now)
         if finding.challenge is Challenge.BLOCKED:
-            seconds = state.breaker_settings(call).blocked_seconds
+            seconds = state.blocked_seconds(call)
             state.refusals.block(call.surface.upstream, call.account, now, seconds, call.model, finding.code)
         elif finding.kind is Kind.OVERFLOW:
             if finding.window is not None and self._learnt(finding.window, finding.row, wall):

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from policies.breaker import NO_TIME, tell
+from policies.calls import Call
 
 RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 
@@ -69,6 +70,13 @@ class RefusalMemory:
         if now is not None:
             self._sweep(now)
         return account in self._per_account
+
+    def standing(self, call: Call, now: float) -> Remembered | None:
+        """The refusal that stands against a request: its account's, or its own."""
+        blocked = self.blocked(call.account, call.surface.upstream, now)
+        if blocked is not None or not self.any_for(call.account):
+            return blocked
+        return self.waiting(call.account, call.digest, now, call.surface.upstream)
 
     def waiting(self, account: str, digest: str, now: float, upstream: str | None = None) -> Remembered | None:
         """The refusal of this very request that still stands; with ``upstream``, only one by that upstream."""

@@ -129,9 +129,15 @@ class Sessions:
         if account:
             self._accounts.happened(account, now)
 
-    def gaps(self, session: str, account: str, now: float) -> tuple[float | None, float | None]:
-        """Seconds since the previous answer of this session, and of this account, ended; None without one in the last hour."""
-        return self._sessions.since(session, now), self._accounts.since(account, now)
+    def place(
+        self, session: str, account: str, now: float, settings: ReplaySettings
+    ) -> tuple[float | None, float | None, bool]:
+        """Seconds since the previous answer of this session, and of this account, ended; and whether this is a replay.
+
+        None where there was no such answer within the last hour.
+        """
+        gap = self._sessions.since(session, now)
+        return gap, self._accounts.since(account, now), is_replay(gap, settings)
 
 
 @dataclass(slots=True)

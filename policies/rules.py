@@ -11,12 +11,12 @@ The side-request guard comes first, since a request that cannot fit is its calle
 from __future__ import annotations
 
 from policies import side_requests
-from policies.breaker import Refused, tell
+from policies.breaker import BreakerState, Refused, tell
 from policies.decisions import Admission, Answer, Forward, Refuse
 from policies.exchange import Exchange
 from policies.kinds import Reason, Role
 from policies.refusal_memory import Remembered
-from policies.replays import is_replay, pace
+from policies.replays import pace
 from policies.reply import dialects, wording
 from policies.request import message_list
 from policies.research import evidence
@@ -34,10 +34,11 @@ class Rules:
     def admit(self, ex: Exchange, now: float, wall: float) -> Admission:
         """Whether a request goes upstream; may be asked again, and only the last answer counts. Observing, all of them do."""
         refusal = self._refusal(ex, now, wall)
+        enforces = self.state.settings.mode == "enforce"
         if refusal is None:
-            after = pace(ex.gap, self.state.replay_settings(ex.call)) if ex.replay and self.state.enforces else 0.0
-            ex.admission = Forward(after)
-        elif self.state.enforces:
+            replay = self.state.replay_of.get(ex.call.surface.upstream, self.state.settings.replay)
+            ex.admission = Forward(pace(ex.gap, replay) if ex.replay and enforces else 0.0)
+        elif enforces:
             ex.admission = refusal
         else:
             ex.admission = Forward(reason=refusal.reason, comment=ex.observed(refusal.comment), wait=refusal.wait)
@@ -45,9 +46,10 @@ class Rules:
 
     def _refusal(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
         """Why it is not sent; where it is, its breaker's permit is with the exchange."""
-        if not ex.generation:
+        if ex.call.surface.role is not Role.GENERATION:
             return self._refusal_aside(ex, now)
-        self._place(ex, now)
+        if not ex.placed:
+            self._place(ex, now)
         return self._oversize(ex, wall) or self._remembered(ex, now) or self._breaker_refuses(ex, now)
 
     def _refusal_aside(self, ex: Exchange, now: float) -> Refuse | None:
@@ -63,12 +65,11 @@ class Rules:
 
     def _place(self, ex: Exchange, now: float) -> None:
         """Where the request stands among the earlier ones of its session, when it came."""
-        if ex.placed:
-            return
         state, call = self.state, ex.call
         ex.placed, ex.side = True, side_requests.is_side(call, state.settings.side_requests)
-        ex.gap, ex.account_gap = state.sessions.gaps(call.session, call.account, now)
-        ex.replay = not ex.side and is_replay(ex.gap, state.replay_settings(call))
+        replay = state.replay_of.get(call.surface.upstream, state.settings.replay)
+        ex.gap, ex.account_gap, again = state.sessions.place(call.session, call.account, now, replay)
+        ex.replay = again and not ex.side
 
     def _oversize(self, ex: Exchange, wall: float) -> Refuse | None:
         call, settings = ex.call, self.state.settings.side_requests
@@ -87,10 +88,7 @@ class Rules:
         return _refuse(answer, f"Side request refused here: {figures}.")
 
     def _remembered(self, ex: Exchange, now: float) -> Refuse | None:
-        refusals, call, settings = self.state.refusals, ex.call, self.state.settings
-        found = refusals.blocked(call.account, call.surface.upstream, now)
-        if found is None and refusals.any_for(call.account):
-            found = refusals.waiting(call.account, call.digest, now, call.surface.upstream)
+        found, settings = self.state.refusals.standing(ex.call, now), self.state.settings
         if found is None:
             return None
         if found.kind in ("wait", "blocked"):
@@ -100,11 +98,12 @@ class Rules:
         return self._hopeless(ex, found)
 
     def _breaker_refuses(self, ex: Exchange, now: float) -> Refuse | None:
-        breaker = ex.breaker = self.state.breaker(ex.call)
-        ex.breaker_before = breaker.current(now).value
-        permit = breaker.admit(now)
+        ex.breaker = self.state.breakers.of(ex.call.surface.upstream, ex.call.account)
+        permit = ex.breaker.admit(now)
         if isinstance(permit, Refused):
+            ex.breaker_before = BreakerState.PROBING if permit.probe_out else BreakerState.OPEN
             return self._paused(ex, permit)
+        ex.breaker_before = BreakerState.HALF_OPEN if permit.probe else BreakerState.CLOSED
         ex.permit = permit
         return None
 

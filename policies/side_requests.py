@@ -27,7 +27,7 @@ def is_side(call: Call, settings: SideRequestSettings) -> bool:
     What cannot be read is a main request. A side request is one also where none is refused for its size
     (``enabled: false``): it is no previous answer of its session either way.
     """
-    if call.surface.role is not Role.GENERATION or not call.readable or call.tools:
+    if call.surface.role is not Role.GENERATION or call.fields is None or call.tools:
         return False
     small = call.output_budget is not None and call.output_budget <= settings.max_output_tokens
     return small or call.trait is not None

@@ -13,7 +13,7 @@ from policies.refusal_memory import RefusalMemory
 from policies.replays import Replays, Sessions
 from policies.request.surfaces import Surfaces
 from policies.research.evidence import Evidence
-from policies.settings import BreakerSettings, ReplaySettings, Settings
+from policies.settings import ReplaySettings, Settings
 from policies.windows import Windows
 
 
@@ -32,6 +32,11 @@ class State:
     replays: Replays = field(default_factory=Replays)
     sessions: Sessions = field(default_factory=Sessions)
     evidence: Evidence = field(default_factory=Evidence)
+    replay_of: dict[str, ReplaySettings] = field(default_factory=dict)
+    """Settings of the replays, by upstream."""
+
+    def __post_init__(self) -> None:
+        self.replay_of = {one.name: one.replay or self.settings.replay for one in self.settings.upstreams}
 
     @classmethod
     def fresh(cls, settings: Settings, key: bytes = b"") -> State:
@@ -52,13 +57,9 @@ class State:
     def breaker(self, call: Call) -> Breaker:
         return self.breakers.of(call.surface.upstream, call.account)
 
-    def breaker_settings(self, call: Call) -> BreakerSettings:
+    def blocked_seconds(self, call: Call) -> float:
         upstream = self.surfaces.upstream(call.surface.upstream)
-        return (upstream and upstream.breaker) or self.settings.breaker
-
-    def replay_settings(self, call: Call) -> ReplaySettings:
-        upstream = self.surfaces.upstream(call.surface.upstream)
-        return (upstream and upstream.replay) or self.settings.replay
+        return ((upstream and upstream.breaker) or self.settings.breaker).blocked_seconds
 
     def hashed(self, text: str) -> str:
         """Keyed hash, 16 hex digits: the only form in which a credential or token is kept."""
@@ -70,4 +71,5 @@ class State:
         self.surfaces = Surfaces(settings.upstreams)
         self.recogniser = Recogniser(settings.signatures)
         self.windows.configure(settings.windows)
+        self.__post_init__()
         return self.breakers.update(settings, now)

@@ -264,7 +264,7 @@ def test_no_canary_gets_into_anything_that_is_written_or_shown(watched: Proxy, p
 
 
 def test_the_words_of_an_exception_are_not_logged_since_they_may_quote_a_body(watched: Proxy, place: Places) -> None:
-    here, mark, failing = place().then(streamed(answer())), watched.log_lines, "policies.rules:Rules.decide"
+    here, mark, failing = place().then(streamed(answer())), watched.log_lines, "policies.judge:Judge.decide"
     sent = ask(watched, here.url(MESSAGES), body("a fault"), [*HEADERS, ("x-lab-fault", failing)])
     assert sent.status == 200
     assert "LabError in judge" in watched.log_since(mark)

@@ -228,19 +228,19 @@ def test_pacing_holds_a_replay_until_the_gap_is_reached_and_nothing_else(gap: fl
 
 def test_the_gap_of_a_session_runs_from_the_end_of_its_latest_answer() -> None:
     sessions = Sessions()
-    assert sessions.gaps("mine", "me", 10.0) == (None, None)
+    assert sessions.place("mine", "me", 10.0, ReplaySettings()) == (None, None, False)
     sessions.finished("mine", 10.0, account="me")
     sessions.finished("mine", 12.0, account="me")
     sessions.finished("other", 12.5, account="me")
-    assert sessions.gaps("mine", "me", 12.75) == (0.75, 0.25)
-    assert sessions.gaps("mine", "you", 12.75) == (0.75, None)
+    assert sessions.place("mine", "me", 12.75, ReplaySettings()) == (0.75, 0.25, True)
+    assert sessions.place("mine", "you", 14.5, ReplaySettings()) == (2.5, None, False)
 
 
 def test_a_session_is_forgotten_after_an_hour() -> None:
     sessions = Sessions()
     sessions.finished("mine", 0.0)
-    assert sessions.gaps("mine", "", 3600.0)[0] == 3600.0
-    assert sessions.gaps("mine", "", 3601.0)[0] is None
+    assert sessions.place("mine", "", 3600.0, ReplaySettings())[0] == 3600.0
+    assert sessions.place("mine", "", 3601.0, ReplaySettings())[0] is None
     sessions.finished("other", 3700.0)
     assert len(sessions) == 1
 
@@ -249,4 +249,4 @@ def test_sessions_keep_the_latest_ones_and_no_more_than_their_limit() -> None:
     sessions = Sessions(limit=3)
     for moment, name in enumerate(["a", "b", "c", "a", "d"]):
         sessions.finished(name, float(moment))
-    assert [name for name in "abcd" if sessions.gaps(name, "", 5.0)[0] is not None] == ["a", "c", "d"]
+    assert [name for name in "abcd" if sessions.place(name, "", 5.0, ReplaySettings())[0] is not None] == ["a", "c", "d"]

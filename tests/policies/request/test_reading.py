@@ -55,7 +55,7 @@ def recorded(client: str) -> Call:
 def test_every_recorded_request_is_read(row: dict[str, Any]) -> None:
     body = row.get("body") or {}
     call = read(body, row["headers"])
-    assert call.readable
+    assert call.fields
     assert call.model == body.get("model", "")
     assert call.output_budget == body.get("max_tokens")
     assert call.stream == body.get("stream", False)
@@ -119,7 +119,7 @@ def test_the_output_budget_in_its_spellings(name: str) -> None:
 @pytest.mark.parametrize("value", ["200", 0, -1, 1.5, 200.0, True, [], {}, 10**40])
 def test_an_odd_output_budget_is_none(value: object) -> None:
     call = read({"model": "m", "max_tokens": value, "max_completion_tokens": 100})
-    assert (call.readable, call.output_budget) == (True, None)
+    assert (call.fields is not None, call.output_budget) == (True, None)
 
 
 def test_a_number_beyond_a_float_is_no_budget() -> None:
@@ -199,7 +199,7 @@ def test_a_one_time_token_is_kept_as_a_hash_only() -> None:
 )
 def test_what_is_no_object_is_unreadable_and_a_main_request(body: bytes) -> None:
     call = read(body)
-    assert (call.readable, call.model, call.output_budget, call.trait, call.body) == (False, "", None, None, body)
+    assert (call.fields is not None, call.model, call.output_budget, call.trait, call.body) == (False, "", None, None, body)
 
 
 def test_invalid_utf_8_and_duplicate_keys_are_read_without_an_exception() -> None:
