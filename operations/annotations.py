@@ -1,4 +1,4 @@
-"""What a person sees of a decision on the flow itself: comment, mark and metadata. Nothing in them was asked or answered."""
+"""Comment, mark and metadata: what a person sees of a decision on the flow itself. Nothing in them was asked or answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would have happened: the rules over flows read from a file. Nothing is sent, no response is set, no live state moves."""
+"""Backtest: the rules over flows read from a file. Nothing is sent, no response is set, no live state moves."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, r
 
 
 class Backtest:
-    """A state of its own, on the clock of the flows themselves (Unix seconds of their timestamps).
+    """Rules with a state of their own, on the clock of the flows themselves (Unix seconds of their timestamps).
 
     The evidence is taken by rules that only look on, so that what these rules would have refused still counts as the
     exchange that it was.
@@ -102,7 +102,7 @@ class Backtest:
             rules.note(ex, start, attempts if isinstance(attempts, int) and attempts > 1 else 1)
 
     def _fresh(self, wire: connection.Server, asked: float) -> bool | None:
-        """Whether the upstream connection was made for this request; None where the flow does not say."""
+        """Tell whether the upstream connection was made for this request; None where the flow does not say."""
         seen = wire.id in self._connections
         self._connections[wire.id] = None
         if len(self._connections) > CONNECTIONS:
@@ -139,13 +139,13 @@ def _reason(response: http.Response) -> str:
 
 
 def _known(flow: http.HTTPFlow) -> Mapping[str, Any]:
-    """What was noted while it was live; what an earlier look at the recording noted never happened."""
+    """Metadata noted while a flow was live; what an earlier look at the recording noted never happened."""
     known = flow.metadata.get(METADATA)
     return known if isinstance(known, Mapping) and not known.get("backtest") else {}
 
 
 def then(flow: http.HTTPFlow) -> Finding | None:
-    """What was found while it was live, where the upstream's body is not in the recording: replaced, or streamed."""
+    """Finding of when the flow was live, where the upstream's body is not in the recording: replaced, or streamed."""
     assert flow.response
     known, header = _known(flow), str(flow.response.headers.get("X-Breakwater", ""))
     replaced = header and ";" not in header  # with the number of attempts it is the upstream's own, passed on

@@ -1,4 +1,4 @@
-"""The one place where the clock is read; whoever decides gets the time as an argument."""
+"""Clock: the one place where it is read; whoever decides gets the time as an argument."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Moment(NamedTuple):
-    """One moment on both clocks, in seconds."""
+    """Seconds on both clocks at one moment."""
 
     now: float
     """Monotonic."""

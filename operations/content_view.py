@@ -54,12 +54,12 @@ class BreakwaterView(_Base):  # type: ignore[misc]
     syntax_highlight = "none"
 
     def prettify(self, data: bytes, metadata: Any) -> str:
-        """What mitmproxy 12 calls."""
+        """Text of the view, for mitmproxy 12."""
         del data
         return describe(getattr(metadata, "flow", None))
 
     def __call__(self, data: bytes, *, flow: object = None, **_: object) -> tuple[str, Iterator[list[tuple[str, str]]]]:
-        """What mitmproxy 11 calls: a title, and lines of (style, text)."""
+        """Title and lines of (style, text), for mitmproxy 11."""
         del data
         return "Breakwater", ([("text", line)] for line in describe(flow).split("\n"))
 
@@ -68,7 +68,7 @@ class BreakwaterView(_Base):  # type: ignore[misc]
         del data
         flow = known.get("flow", getattr(metadata, "flow", None))
         message = known.get("http_message", getattr(metadata, "http_message", None))
-        return 2.0 if _decided(flow) is not None and isinstance(message, http.Response) else -1.0
+        return 2.0 if _noted(flow) is not None and isinstance(message, http.Response) else -1.0
 
 
 def register() -> None:
@@ -86,8 +86,8 @@ def unregister() -> None:
 
 
 def describe(flow: object) -> str:
-    """The decision trace, below it the replaced body and the stream's answer. Never raises, always bounded."""
-    decided, body = _decided(flow), _body(flow)
+    """What `explain` says, and the answer of a stream as text. Never raises, always bounded."""
+    decided, body = _noted(flow), _body(flow)
     if decided is None or not body:
         return explain(flow)
     answer = assemble(str(decided.get("wire", "")), body)
@@ -96,8 +96,8 @@ def describe(flow: object) -> str:
 
 
 def explain(flow: object) -> str:
-    """The same without the stream's answer."""
-    decided = _decided(flow)
+    """The decision trace, below it the replaced body. Never raises, always bounded."""
+    decided = _noted(flow)
     if decided is None:
         return NOTHING
     lines = [*_trace(decided)]
@@ -108,7 +108,7 @@ def explain(flow: object) -> str:
     return "\n".join(lines[:LINES_AT_MOST]) or NOTHING
 
 
-def _decided(flow: object) -> Mapping[str, object] | None:
+def _noted(flow: object) -> Mapping[str, object] | None:
     metadata = getattr(flow, "metadata", None)
     decided = metadata.get(METADATA) if isinstance(metadata, Mapping) else None
     return decided if isinstance(decided, Mapping) and decided else None
@@ -145,13 +145,13 @@ def _value(value: object) -> str:
 
 
 def _line(text: str) -> str:
-    """One line, at most `VALUE_AT_MOST` characters."""
+    """Text on one line, at most `VALUE_AT_MOST` characters."""
     line = " ".join(str(text[: 4 * VALUE_AT_MOST]).split())
     return line if len(line) <= VALUE_AT_MOST else f"{line[:VALUE_AT_MOST]}…"
 
 
 def _folded(text: str) -> list[str]:
-    """In lines of `FOLD_AT` characters: mitmweb does not fold long ones."""
+    """Lines of `FOLD_AT` characters: mitmweb does not fold long ones."""
     return [piece for line in text.splitlines() for piece in textwrap.wrap(line, FOLD_AT) or [""]]
 
 

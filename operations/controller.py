@@ -1,4 +1,4 @@
-"""Where flows meet the rules: takes exchanges from flows, carries decisions out, and keeps what is shown of them."""
+"""Controller between flows and rules: takes exchanges from flows, carries decisions out, and keeps what is shown of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DECISIONS_KEPT = 200
 
 
 class Controller:
-    """One per run; handed on whole when mitmproxy reloads the addon."""
+    """Controller of a run; handed on whole when mitmproxy reloads the addon."""
 
     def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
         """``saved``: what the state file held, empty at a first start."""
@@ -65,7 +65,7 @@ class Controller:
     # -- one exchange -----------------------------------------------------------------------------------------
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """A request is complete."""
+        """Take a request that is complete."""
         ex = exchange_of(flow, self.state, clock().now)
         if ex is not None:
             self.live[flow] = ex
@@ -92,7 +92,7 @@ class Controller:
             self._log(flow, ex, f"paced: sent {admission.after:.2f} s later")
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """The upstream's headers are here: hold them, watch the stream, or let both go."""
+        """Take the upstream's headers: hold them, watch the stream, or let both go."""
         if flow.response is None or (flow not in self.live and flow not in self._unread):
             return
         can_hold = self.can_hold and hold.can_hold(flow) and self.state.enforces
@@ -129,7 +129,7 @@ class Controller:
             self._whole[flow.id] = HeldResponse(self, flow, judge, 0)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """The exchange is over."""
+        """End an exchange."""
         ex = self.live.get(flow)
         if ex is None or flow.response is None:
             return
@@ -188,7 +188,7 @@ class Controller:
             self._show(flow, ex, decision, flow.response.status_code if flow.response else None)
 
     def fault(self, kind: str, flow: http.HTTPFlow | None, fault: Exception) -> None:
-        """A fault of ours: counted, logged once per kind with the flow's id; the traffic has gone on unchanged."""
+        """Count a fault of ours, and log it once per kind with the flow's id; the traffic has gone on unchanged."""
         if flow is not None and kind == "request":
             self._unread.add(flow)
         if flow is not None and (ex := self.live.get(flow)):

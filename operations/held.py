@@ -75,7 +75,7 @@ def safely(kind: str, otherwise: object) -> Callable[[Method], Method]:
 
 
 class HeldResponse:
-    """A ``hold.Hold``. Whatever goes wrong in here lets the upstream's bytes through unchanged."""
+    """Hold of one response (``hold.Hold``). Whatever goes wrong in here lets the upstream's bytes through unchanged."""
 
     held = True
 
@@ -162,13 +162,13 @@ class HeldResponse:
 
 
 class Unheld(HeldResponse):
-    """Where the layer cannot hold: the status is out, and a refusal is told inside the stream."""
+    """Stream that the layer cannot hold: the status is out, and a refusal is told inside."""
 
     held = False
 
 
 class Watched(HeldResponse):
-    """In ``mode: observe``: bytes pass as they come, and what would have been decided is noted."""
+    """Stream in ``mode: observe``: bytes pass as they come, and what would have been decided is noted."""
 
     held = False
 

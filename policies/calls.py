@@ -1,4 +1,4 @@
-"""What a client asks: the surface it calls, and the facts of one request that the rules read."""
+"""Call of a client: the surface it calls, and what the rules read of one request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from policies.request.message_list import MessageList
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One configured host and path, recognised."""
+    """Surface: one configured host and path, recognised."""
 
     upstream: str
     """Name of the upstream, the key of its breaker."""
@@ -25,7 +25,7 @@ class Surface:
 
 
 class Call(msgspec.Struct, frozen=True, dict=True):
-    """One request of a client, as far as a rule may know it. Never logged: it holds the body."""
+    """Request of a client, as far as a rule may know it. Never logged: it holds the body."""
 
     surface: Surface
     method: str

@@ -1,4 +1,4 @@
-"""What a finding means for the client: let it through, answer in its place, send the request again, or end its stream.
+"""Ruling over a finding, what it means for the client: let it through, answer in its place, send the request again, or end its stream.
 
 Permanent refusals are asked for before anything transient, so that a "try again" in one never causes a retry: the
 recogniser already tells them apart, and here only the kinds marked transient can be sent again.
@@ -92,7 +92,7 @@ class Ruling:
     # -- the kinds --------------------------------------------------------------------------------------------
 
     def _by_body_size(self, finding: Finding) -> Finding:
-        """On chat.qwen.ai a body at or above the limit is challenged each time: Rfym21/Qwen2API#147, 3 of 3 from 129 KB."""
+        """The finding, by size where chat.qwen.ai challenges each body at or above the limit: Rfym21/Qwen2API#147, 3 of 3 from 129 KB."""
         sized = (
             finding.kind is Kind.CHALLENGE
             and finding.challenge is not Challenge.BLOCKED
@@ -103,7 +103,7 @@ class Ruling:
         return replace(finding, challenge=Challenge.BODY_SIZE, transient=False) if sized else finding
 
     def _aside(self) -> Decision:
-        """Not a generation: a challenge is told truthfully, on a preparation step any refusal hidden in a 200; no strike."""
+        """Decide off the generation paths: a challenge is told truthfully, on a preparation step any hidden refusal; no strike."""
         finding, settings = self.finding, self.settings.retry_after
         if finding.kind is Kind.CHALLENGE and not finding.honest:
             if finding.challenge is Challenge.BLOCKED:
@@ -148,7 +148,7 @@ class Ruling:
         return Resend(step.after, reason=self.reason, comment=comment, finding=finding, attempts=number)
 
     def _refused(self) -> Decision:
-        """A refusal, or no answer at all, that is not sent again."""
+        """Decide over a refusal, or no answer at all, that is not sent again."""
         ex, finding = self.ex, self.finding
         if finding.challenge is Challenge.BODY_SIZE:
             return self._body_size()
@@ -171,7 +171,7 @@ class Ruling:
         )
 
     def _hopeless_size(self) -> str:
-        """Remember that this body is challenged each time; what to say of it."""
+        """Remember that this body is challenged each time; words for it."""
         self.ex.hopeless("body_size", self.finding, self.now)
         limit = self.settings.qwen_web.body_limit_bytes
         return wording.body_size(size=self.call.size, limit=limit, site=self.ex.site, code=self.finding.code)
@@ -191,7 +191,7 @@ class Ruling:
         return self.ex.wait_for(self.finding, self.now) if self.finding.kind is Kind.RATE_LIMIT else None
 
     def _hidden(self, status: int | None, wait: int | None) -> Replace:
-        """An error dressed up as a success leaves with a real status, its code and text kept."""
+        """Give an error that is dressed up as a success a real status, its code and text kept."""
         finding = self.finding
         answer = dialects.hidden(
             self.call.surface.wire,
@@ -206,7 +206,7 @@ class Ruling:
         return self._replace(answer, f"{self._inside()} became a {answer.status}{self._tries()}.", wait)
 
     def _passed(self) -> Commit:
-        """An honest status of the upstream's own: passes, with at most a header that clients need to act on it."""
+        """Pass an honest status of the upstream's own, with at most a header that clients need to act on it."""
         finding, headers = self.finding, list(self._after_attempts())
         if finding.kind is Kind.RATE_LIMIT and finding.wait and finding.wait_source in ("body", "text"):
             headers.append(("Retry-After", str(tell(finding.wait, self.settings.retry_after.cap))))
@@ -245,7 +245,7 @@ class Ruling:
         )
 
     def _after_attempts(self) -> tuple[tuple[str, str | None], ...]:
-        """What a refusal of the upstream's own carries after re-sends."""
+        """Headers that a refusal of the upstream's own carries after re-sends."""
         sends = self.ex.sends
         return (("X-Breakwater", f"{self.reason}; after {sends} attempts"),) if sends > 1 else ()
 

@@ -20,7 +20,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What is said of any decision."""
+    """Words and figures that any decision comes with."""
 
     reason: str = ""
     """Reason code; empty where no rule decided."""

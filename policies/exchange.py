@@ -1,4 +1,4 @@
-"""One exchange under way: what is known of it so far, and what is written down of it in the state."""
+"""Exchange under way: what is known of it so far, and what is written down of it in the state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.state import State
 
 
 class Exchange(msgspec.Struct):
-    """A client's request and what became of it: the only mutable value of the rules. Times are monotonic seconds."""
+    """Request of a client and what became of it: the only mutable value of the rules. Times are monotonic seconds."""
 
     state: State
     flow_id: str
@@ -76,7 +76,7 @@ class Exchange(msgspec.Struct):
 
     @property
     def ended(self) -> bool:
-        """Its stream was ended at a refusal in it."""
+        """True once its stream was ended at a refusal in it."""
         return isinstance(self.decision, End)
 
     @property
@@ -88,13 +88,13 @@ class Exchange(msgspec.Struct):
         return 1 + len(self.resends)
 
     def observed(self, comment: str) -> str:
-        """A comment on what is done; in ``mode: observe`` it is only noted, and says so."""
+        """Comment on what is done; in ``mode: observe`` it is only noted, and says so."""
         return comment if self.state.enforces else f"Only observed: {comment}"
 
     # -- what is written down: the breaker, blocked accounts, windows, the wait that is told ----------------------
 
     def heard(self, now: float) -> None:
-        """A byte came from the upstream: the lease of a probe goes on."""
+        """Hear a byte of the upstream: the lease of a probe goes on."""
         if self.breaker is not None and self.permit is not None and self.permit.probe:
             self.breaker.heard(self.permit, now)
 
@@ -107,12 +107,12 @@ class Exchange(msgspec.Struct):
             refusals.answered(self.call.account, self.call.digest)
 
     def permit_over(self, now: float) -> None:
-        """Nothing that still comes of this request can move the breaker."""
+        """Hand the permit back: nothing that still comes of this request moves the breaker."""
         if self.breaker is not None and self.permit is not None:
             self._moved(self.breaker.ended(self.permit, now))
 
     def account_for(self, finding: Finding, now: float, wall: float) -> None:
-        """Strikes, the probe, blocked accounts and windows; ``wall`` is Unix seconds."""
+        """Write down a refusal: strikes, the probe, blocked accounts and windows; ``wall`` is Unix seconds."""
         call, state = self.call, self.state
         if finding.kind is Kind.CHALLENGE and finding.challenge in (Challenge.BUSY, Challenge.CAPTCHA):
             if self.breaker is not None and self.permit is not None:
@@ -149,7 +149,7 @@ class Exchange(msgspec.Struct):
         )
 
     def fits(self, tokens: int, wall: float) -> None:
-        """So many input tokens were answered: a learnt window that says less is taken back, with its overflows."""
+        """Take back a learnt window that is smaller than the input ``tokens`` that were answered, with its overflows."""
         call = self.call
         if self.state.windows.succeeded(
             call.surface.upstream, call.model, call.thinking, tokens, wall, long_context=call.long_context

@@ -1,4 +1,4 @@
-"""What an upstream's answer is: one value, read from the envelope and never from what a model wrote."""
+"""Finding: what an upstream's answer is, read from the envelope and never from what a model wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policies.kinds import Challenge, Crowd, Kind
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an answer is, by which row of the tables, and what it says about waiting."""
+    """Kind of an answer, the row of the tables that tells it, and what it says about waiting."""
 
     kind: Kind
     row: str = ""

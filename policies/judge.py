@@ -1,4 +1,4 @@
-"""One answer of an upstream, judged as it comes: held until it is decided over, then watched while it passes.
+"""Judge of one answer as it comes: held until it is decided over, then watched while it passes.
 
 held       feed … finish, tick and due where time passes, unsent where a re-send fails     -> a decision
 running    tap                                                                              -> chunks, and the end
@@ -30,7 +30,7 @@ SAYS_BETTER = frozenset({Kind.ANSWER, Kind.CHALLENGE, Kind.QUOTA, Kind.OVERFLOW}
 
 
 def reads(ex: Exchange, head: Head) -> bool:
-    """Whether the body of this answer is looked at at all."""
+    """Tell whether the body of this answer is looked at at all."""
     role = ex.call.surface.role
     if role is Role.PERSON or ex.call.method == "HEAD" or head.status in BODILESS:
         return False
@@ -56,7 +56,7 @@ class Judge:
         ex.heard(now)
 
     def deadline(self) -> float:
-        """When held headers go out at the latest, in monotonic seconds."""
+        """Monotonic seconds at which held headers go out at the latest."""
         hold = self.ex.state.settings.hold
         if self._preamble_at is None:
             return min(self._headers_at + hold.silence_seconds, self.ex.started + LONGEST_HOLD_SECONDS)
@@ -77,7 +77,7 @@ class Judge:
         return self.decide(self.reader.finish(cut=cut), now, wall)
 
     def tick(self, now: float, wall: float) -> Decision | None:
-        """Where the hold has lasted long enough the headers go out, unless what has come is a refusal for certain."""
+        """Look at the clock: at the deadline the headers go out, unless what has come is a refusal for certain."""
         if now < self.deadline():
             return None
         finding = self.reader.cap()
@@ -86,19 +86,19 @@ class Judge:
         return self.decide(finding, now, wall)
 
     def decide(self, finding: Finding, now: float, wall: float) -> Decision:
-        """What the client gets. What the headers alone say counts, unless the body is an answer or says it better."""
+        """Decide over a finding; what the headers alone say goes before it, unless the body is an answer or says it better."""
         early = self.reader.early
         if early is not None and (finding.kind not in SAYS_BETTER or self._is_filler(finding)):
             finding = early
         return self._keep(Ruling(self.ex, finding, now, wall).held(), now)
 
     def _is_filler(self, finding: Finding) -> bool:
-        """Off the generation paths every page passes as an answer; beside such headers it is the server's own filler."""
+        """Tell a server's own filler: off the generation paths every page passes as an answer, also beside a captcha's headers."""
         redirects = self.ex.head is not None and 300 <= self.ex.head.status < 400
         return finding.kind is Kind.ANSWER and (finding.row == "html" or redirects)
 
     def due(self, now: float, wall: float) -> Decision | None:
-        """The wait before a re-send is over; where the breaker has left closed meanwhile, the refusal before it stands."""
+        """End the wait before a re-send; where the breaker has left closed meanwhile, the refusal before it stands."""
         self.ex.waiting = False
         if self.ex.state.breaker(self.ex.call).closed:
             return None
@@ -106,7 +106,7 @@ class Judge:
         return self.unsent(now, wall)
 
     def unsent(self, now: float, wall: float) -> Decision | None:
-        """A re-send could not reach the upstream: the refusal before it stands, told after the sends there were."""
+        """Let the refusal before a re-send stand that could not reach the upstream; the sends that there were are told."""
         if not isinstance(self._ruled, Resend) or self._ruled.finding is None:
             return None
         return self._keep(Ruling(self.ex, self._ruled.finding, now, wall).unsent(), now)
@@ -114,7 +114,7 @@ class Judge:
     # -- while it passes --------------------------------------------------------------------------------------
 
     def tap(self, data: bytes, now: float, wall: float) -> tuple[tuple[bytes, ...], End | None]:
-        """What of the bytes goes on, and the end where a refusal is in them; ``b""`` is the end of the body."""
+        """Chunks that go on, and the end where a refusal is in the bytes; ``b""`` is the end of the body."""
         tapped = self.reader.tap(data) if data else self.reader.tap_finish()
         self.streams(now)
         if tapped.finding is None:
@@ -123,7 +123,7 @@ class Judge:
         return tapped.passed, self._keep(ruling.running(withheld=tapped.withheld), now)
 
     def streams(self, now: float) -> None:
-        """Bytes of a running answer: the lease goes on, and the first answer frame may have come after the commit."""
+        """Note that an answer runs: the lease goes on, and the first answer frame may have come after the commit."""
         self.ex.heard(now)
         if not self.ex.answered and self.ex.generation and self.reader.answered:
             self.ex.answer_began(now)

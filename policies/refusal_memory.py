@@ -21,7 +21,7 @@ _LONGEST_SECONDS = 7 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A refusal that still stands."""
+    """Refusal that still stands."""
 
     kind: RefusalKind
     left: float
@@ -66,7 +66,7 @@ class RefusalMemory:
         self._per_account: Counter[str] = Counter()
 
     def any_for(self, account: str, now: float | None = None) -> bool:
-        """Whether a request of this account is remembered at all: where not, no digest need be computed."""
+        """Tell whether any request of this account is remembered: where not, no digest need be computed."""
         if now is not None:
             self._sweep(now)
         return account in self._per_account
@@ -87,7 +87,7 @@ class RefusalMemory:
         return entry.remembered(now)
 
     def blocked(self, account: str, upstream: str, now: float) -> Remembered | None:
-        """Whether the upstream has blocked this account."""
+        """The block that stands against this account at an upstream, if one does."""
         self._sweep(now)
         entry = self._accounts.get((account, upstream))
         if entry is None or entry.until <= now:
@@ -182,7 +182,7 @@ class RefusalMemory:
         return len(gone) + len(freed)
 
     def listed(self, now: float) -> list[tuple[str, Remembered]]:
-        """What still stands, as account and refusal, the latest last."""
+        """Refusals that still stand, each with its account, the latest last."""
         self._sweep(now)
         entries = [*self._requests.items(), *self._accounts.items()]
         return [(key[0], entry.remembered(now)) for key, entry in entries if entry.until > now]
@@ -249,7 +249,7 @@ class RefusalMemory:
 
 
 def _elsewhere(entry: _Entry, upstream: str | None) -> bool:
-    """Whether both upstreams are known and not the same."""
+    """Tell whether both upstreams are known and differ."""
     return bool(upstream and entry.refusal.upstream and entry.refusal.upstream != upstream)
 
 

@@ -30,7 +30,7 @@ LONGEST_WAIT_SECONDS = 10.0
 LATEST_START_SECONDS = 40.0
 """After the request. Some clients give up at 120 s, and the answer needs its own time."""
 ROUND_SECONDS = 60.0
-"""One round for the same account and digest in this time, counted from the decision for its last re-send."""
+"""Between two rounds of one account and digest, counted from the decision for its last re-send."""
 ZCODE_CAPTCHA_CODE = "3007"
 """The only challenge that a slower try has cured (ranxianglei/billion-context#189: five replays refused, each next human-paced turn passed)."""
 CURABLE = frozenset({Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.UPSTREAM_ERROR, Kind.CALLER_ERROR})
@@ -39,7 +39,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Why(StrEnum):
-    """Why a request is not sent again."""
+    """Reason why a request is not sent again."""
 
     NOT_TRANSIENT = "not_transient"
     CHALLENGE = "challenge"
@@ -55,7 +55,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One replay that an upstream refused, at the moment of the decision."""
+    """Replay that an upstream refused, at the moment of the decision."""
 
     sends: int
     """Sends so far, the client's own included: 1 and up."""
@@ -86,7 +86,7 @@ Step = Again | Stop
 
 
 class Recent(Generic[Key]):
-    """When each key last happened: the latest ``limit`` keys, none older than ``ttl`` seconds."""
+    """Times at which each key last happened: of the latest ``limit`` keys, none older than ``ttl`` seconds."""
 
     def __init__(self, limit: int, ttl: float) -> None:
         self._limit = limit
@@ -112,7 +112,7 @@ class Recent(Generic[Key]):
 
 
 class Sessions:
-    """When the previous answer of each session, and of each account, ended: its last byte to the client.
+    """Ends of the previous answers, by session and by account: their last byte to the client.
 
     Side requests and refusals are no answers of a session and are never told here.
     """
@@ -158,7 +158,7 @@ FORBIDDEN: tuple[tuple[Why, Callable[[Attempt], bool]], ...] = (
 
 
 def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
-    """Why a slower try of the same bytes cannot cure this, or None where it may."""
+    """Reason why a slower try cannot cure a finding, or None where it may."""
     if finding.kind is Kind.CHALLENGE:
         if finding.code != ZCODE_CAPTCHA_CODE or not finding.transient:
             return Why.CHALLENGE
@@ -169,7 +169,7 @@ def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
 
 
 def forbidden(attempt: Attempt) -> Why | None:
-    """Why this request may not be sent again whatever its refusal was."""
+    """Reason why a request may not be sent again whatever its refusal was, or None."""
     return next((why for why, forbids in FORBIDDEN if forbids(attempt)), None)
 
 

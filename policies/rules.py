@@ -32,7 +32,7 @@ class Rules:
     # -- before it is sent ------------------------------------------------------------------------------------
 
     def admit(self, ex: Exchange, now: float, wall: float) -> Admission:
-        """Whether a request goes upstream; may be asked again, and only the last answer counts. Observing, all of them do."""
+        """Say whether a request goes upstream; may be asked again, and the last answer counts. In ``mode: observe`` all go."""
         refusal = self._refusal(ex, now, wall)
         enforces = self.state.settings.mode == "enforce"
         if refusal is None:
@@ -45,7 +45,7 @@ class Rules:
         return ex.admission
 
     def _refusal(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
-        """Why it is not sent; where it is, its breaker's permit is with the exchange."""
+        """The refusal of a request that is not sent; of one that is, the exchange has the breaker's permit."""
         if ex.call.surface.role is not Role.GENERATION:
             return self._refusal_aside(ex, now)
         if not ex.placed:
@@ -53,7 +53,7 @@ class Rules:
         return self._oversize(ex, wall) or self._remembered(ex, now) or self._breaker_refuses(ex, now)
 
     def _refusal_aside(self, ex: Exchange, now: float) -> Refuse | None:
-        """Of a blocked account nothing is sent at all; a preparation step waits for the breaker, without taking its probe."""
+        """The refusal off the generation paths: of a blocked account all, of an open breaker the preparation steps."""
         call = ex.call
         blocked = self.state.refusals.blocked(call.account, call.surface.upstream, now)
         if blocked is not None:
@@ -64,7 +64,7 @@ class Rules:
         return None if refused is None else self._paused(ex, refused)
 
     def _place(self, ex: Exchange, now: float) -> None:
-        """Where the request stands among the earlier ones of its session, when it came."""
+        """Find out where the request stood among the earlier ones of its session when it came."""
         state, call = self.state, ex.call
         ex.placed, ex.side = True, side_requests.is_side(call, state.settings.side_requests)
         replay = state.replay_of.get(call.surface.upstream, state.settings.replay)
@@ -140,7 +140,7 @@ class Rules:
     # -- afterwards -------------------------------------------------------------------------------------------
 
     def settle(self, ex: Exchange, now: float, wall: float) -> bool:
-        """What came of it; True where there is evidence to note. Later calls for the same exchange change nothing."""
+        """Write down what came of an exchange, once; True where there is evidence to note."""
         if ex.settled or not ex.generation:
             return False
         ex.settled = True

@@ -13,7 +13,7 @@ from policies.settings import SideRequestSettings
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A side request that is refused, and the figures of it, in tokens."""
+    """Figures of a side request that is refused, in tokens."""
 
     estimate: int
     window: int

@@ -32,14 +32,14 @@ _LONGEST_TEXT = 200
 
 
 class Window(NamedTuple):
-    """What an input may fill, and who says so."""
+    """Tokens that an input may fill, and who says so."""
 
     tokens: int
     source: str
 
 
 class Key(NamedTuple):
-    """Where a learnt window holds."""
+    """Key of a learnt window: where it holds."""
 
     upstream: str
     model: str
@@ -49,7 +49,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """A window that an upstream stated itself."""
+    """Window that an upstream stated itself."""
 
     upstream: str
     model: str
@@ -58,8 +58,6 @@ class Learnt:
     source: str
     when: float
     """Wall clock, seconds since the epoch, of the last statement."""
-    seen: int = 1
-    """How often the same number was stated."""
     long_context: bool = False
 
     @property
@@ -109,9 +107,7 @@ class Windows:
         if not SMALLEST <= tokens <= LARGEST or tokens > self._ceiling(upstream, family, model, thinking, long_context):
             return False
         key = _key(upstream, model, thinking, long_context)
-        known = self._current(key, wall)
-        seen = known.seen + 1 if known is not None and known.tokens == tokens else 1
-        self._keep(Learnt(*key[:3], tokens, source[:_LONGEST_TEXT], wall, seen, long_context))
+        self._keep(Learnt(*key[:3], tokens, source[:_LONGEST_TEXT], wall, long_context))
         return True
 
     def succeeded(  # noqa: PLR0913, PLR0917  a key, a number and the time
@@ -205,6 +201,6 @@ def _row(value: object) -> Learnt:
     row = msgspec.convert(value, Learnt)
     if not SMALLEST <= row.tokens <= LARGEST:
         raise ValueError(f"tokens: must be {SMALLEST} to {LARGEST}, got {row.tokens}")
-    if row.seen < 1 or max(map(len, (row.upstream, row.model, row.source))) > _LONGEST_TEXT:
-        raise ValueError("seen: must be 1 or more, and texts short")
+    if max(map(len, (row.upstream, row.model, row.source))) > _LONGEST_TEXT:
+        raise ValueError(f"texts: must be at most {_LONGEST_TEXT} characters")
     return replace(row, model=row.model.strip().lower())

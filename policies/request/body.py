@@ -37,7 +37,7 @@ class RequestBody(msgspec.Struct, gc=False):
     previous_response_id: Raw = Raw()
     """Stands for the history on the responses wire."""
     conversation: Raw = Raw()
-    """Likewise."""
+    """Stands for the history there too."""
 
 
 NOTHING = RequestBody()
@@ -45,7 +45,7 @@ _DECODER = msgspec.json.Decoder(RequestBody)
 
 
 def read_body(body: bytes) -> RequestBody | None:
-    """None for a body that is no JSON object."""
+    """Members of a body; None for one that is no JSON object."""
     try:
         return _DECODER.decode(body)
     except UNREADABLE:

@@ -40,7 +40,7 @@ def asked(wire: Wire, body: bytes, fields: RequestBody | None, history: MessageL
 
 
 def _said(raw: Raw, history: MessageList) -> bytes | memoryview:
-    """A list of messages by its own digest, which the evidence asks for too; anything else as it stands."""
+    """Digest of a list of messages, which the evidence asks for too; anything else as it stands."""
     return history.prefix(0).encode() if len(raw) and history.items else memoryview(raw)
 
 

@@ -43,7 +43,7 @@ class _NativeInput(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    """What a web client's message says; its ids, timestamps and parents are new on every send."""
+    """Message of a web client; its ids, timestamps and parents are new on every send and left out."""
 
     role: Raw = Raw()
     content: Raw = Raw()
@@ -91,7 +91,7 @@ class MessageList:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """In the order of the messages; an item of the responses wire without a role gives its type."""
+        """Roles in the order of the messages; an item of the responses wire without a role gives its type."""
         return tuple([role(item) for item in self.items])
 
     def prefix(self, but: int = 2) -> str:
@@ -140,7 +140,7 @@ def role(item: Raw) -> str:
 
 
 def message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
-    """The bytes of one message that are the same each time it is sent."""
+    """Bytes of one message that stay as they are each time it is sent."""
     if wire not in WEB:
         return uncached(item)
     try:
@@ -151,7 +151,7 @@ def message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
 
 
 def uncached(raw: Raw) -> list[bytes | memoryview]:
-    """A slice without its ``cache_control`` fields, which clients move from block to block.
+    """Slice without its ``cache_control`` fields, which clients move from block to block.
 
     Inside a text the quotes of such a field are escaped, so only a real one matches.
     """

@@ -43,7 +43,7 @@ SESSION_HEADERS: tuple[tuple[str, str], ...] = (
 LONG_CONTEXT_BETA = "context-1m"
 """Start of an ``anthropic-beta`` value, docs.anthropic.com context-windows."""
 LONG_CONTEXT_SUFFIX = "[1m]"
-"""Claude Code's spelling of the same wish in the model name."""
+"""Claude Code's spelling of the wish for a long context, in the model name."""
 TOKEN_HEADER = "x-aliyun-captcha-verify-param"  # noqa: S105  a header's name
 """TriDefender/zcode-api#1."""
 

@@ -21,7 +21,7 @@ TEXT_LIMIT = 100
 
 
 class Facts(msgspec.Struct, frozen=True, gc=False):
-    """One exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
+    """Exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
 
     wall: float
     """Seconds since the epoch, when the request was complete."""
@@ -33,7 +33,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     size: int
     """Bytes of the body."""
     digest: str
-    """Of what is asked; the same for a re-send."""
+    """Of what is asked: a re-send has an equal one."""
     prefix: Callable[[int], str] | None = None
     """Gives the digest of all messages but the last so many; called at once and not kept."""
     roles: Sequence[str] = ()
@@ -56,7 +56,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
+    """Record of an exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
 
     wall: float
     upstream: str
@@ -103,7 +103,7 @@ def refused(finding: Finding) -> bool:
 
 
 def to_json(record: Record) -> bytes:
-    """One line of JSON, without its newline."""
+    """Line of JSON, without its newline."""
     return msgspec.json.encode(record)
 
 

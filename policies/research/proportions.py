@@ -38,7 +38,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One stratum: the same cases but for one thing, with it and without it."""
+    """Stratum: cases that differ in one thing, with it and without it."""
 
     having: Share = Share()
     lacking: Share = Share()

@@ -180,7 +180,7 @@ class _Cells:
         return self._reason(index) if table.more else (Verdict.FEWER, ())
 
     def _reason(self, index: int) -> tuple[Verdict, tuple[int, ...]]:
-        """What a clear surplus of refusals may be put down to: this trigger, others, or no telling which."""
+        """Verdict on a clear surplus of refusals: this trigger, others, or no telling which."""
         if not self._stands(index, UPSTREAM):
             several = len({values[UPSTREAM] for values in self._counts}) > 1
             return (Verdict.INSEPARABLE, (UPSTREAM,)) if several else (Verdict.NO_DIFFERENCE, ())
@@ -232,7 +232,7 @@ def _enough(table: Table) -> bool:
 
 
 def as_text(report: Report) -> str:
-    """For a terminal: for every trigger its counts, and one sentence in each language."""
+    """Lines for a terminal: for every trigger its counts, and one sentence in each language."""
     lines = [
         f"{report.exchanges} exchanges; {report.counted.refused} of {report.counted.all} that count were refused at first.",
         f"Sent again in place: {report.resent.all}, of which {report.resent.refused} were refused again.",

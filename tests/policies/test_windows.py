@@ -108,12 +108,12 @@ def test_a_window_is_learnt_for_one_upstream_one_model_and_one_state_of_thinking
     assert tokens(known, "GLM-4.6") == 98_304
 
 
-def test_the_same_number_is_counted_and_another_one_replaces_it() -> None:
+def test_a_number_that_is_stated_again_holds_longer_and_another_one_replaces_it() -> None:
     known = taught()
     known.learn("zai", "glm-4.6", False, 98_304, SAID, NOW + 1, Family.ZAI)
-    assert [(row.tokens, row.seen, row.when) for row in known.learnt()] == [(98_304, 2, NOW + 1)]
+    assert [(row.tokens, row.when) for row in known.learnt()] == [(98_304, NOW + 1)]
     known.learn("zai", "glm-4.6", False, 131_072, SAID, NOW + 2, Family.ZAI)
-    assert [(row.tokens, row.seen) for row in known.learnt()] == [(131_072, 1)]
+    assert [(row.tokens, row.when) for row in known.learnt()] == [(131_072, NOW + 2)]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,6 @@ ROW: dict[str, Any] = taught().dump()[0]
         {**ROW, "tokens": True},
         {**ROW, "thinking": "no"},
         {**ROW, "when": "yesterday"},
-        {**ROW, "seen": 0},
         {**ROW, "model": 5},
         {**ROW, "model": "m" * 10_000},
         {**ROW, "source": None},

@@ -209,7 +209,8 @@ def test_invalid_utf_8_and_duplicate_keys_are_read_without_an_exception() -> Non
 
 
 def test_a_deep_value_is_read_without_an_exception() -> None:
-    read(b'{"model":"m","metadata":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}")
+    call = read(b'{"model":"m","metadata":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}")
+    assert (call.model, call.session_id) in (("m", None), ("", None))
 
 
 FIELDS = st.sampled_from([*body.RequestBody.__struct_fields__, "x"])
@@ -235,7 +236,11 @@ def test_any_document_is_read(body: dict[str, object], query: str, headers: dict
 @settings(max_examples=100, deadline=None)
 @given(st.binary())
 def test_any_bytes_are_read(body: bytes) -> None:
-    read(body)
+    call = read(body)
+    assert (call.body, call.size) == (body, len(body))
+    assert call.output_budget is None or 0 < call.output_budget < 10**15
+    assert len(call.model) <= 200
+    assert len(call.digest) == 32
 
 
 def test_the_head_of_a_large_main_request_costs_a_fraction_of_parsing_it() -> None:
