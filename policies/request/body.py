@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 from msgspec import Raw
 
@@ -41,12 +43,18 @@ class RequestBody(msgspec.Struct, gc=False):
 
 
 NOTHING = RequestBody()
+Read = TypeVar("Read")
 _DECODER = msgspec.json.Decoder(RequestBody)
 
 
 def read_body(body: bytes) -> RequestBody | None:
     """Members of a body; None for one that is no JSON object."""
+    return decoded(_DECODER, body, None)
+
+
+def decoded(decoder: msgspec.json.Decoder[Any], raw: Raw | bytes | str, otherwise: Read) -> Any | Read:
+    """What a decoder makes of a slice; ``otherwise`` for one that is absent or something else."""
     try:
-        return _DECODER.decode(body)
+        return decoder.decode(raw) if len(raw) else otherwise
     except UNREADABLE:
-        return None
+        return otherwise

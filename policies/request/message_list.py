@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from policies.kinds import Wire
-from policies.request.body import UNREADABLE, RequestBody
+from policies.request.body import RequestBody, decoded
 
 DIGITS = 32
 """Hex digits of a digest."""
@@ -82,12 +82,7 @@ class MessageList:
         return self._items
 
     def _given(self, raw: Raw) -> list[Raw]:
-        if self._wire is not Wire.DASHSCOPE_NATIVE or not len(raw):
-            return items(raw)
-        try:
-            return items(_NATIVE.decode(raw).messages)
-        except UNREADABLE:
-            return []
+        return items(decoded(_NATIVE, raw, _NativeInput()).messages if self._wire is Wire.DASHSCOPE_NATIVE else raw)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -120,32 +115,24 @@ class MessageList:
 
 def items(raw: Raw) -> list[Raw]:
     """The elements of an array; none of anything else."""
-    if not len(raw):
-        return []
-    try:
-        return _ITEMS.decode(raw)
-    except UNREADABLE:
-        return []
+    found: list[Raw] = decoded(_ITEMS, raw, [])
+    return found
 
 
 def role(item: Raw) -> str:
     first = _ROLE_FIRST.match(item)
     if first is not None:
         return first[1].decode("ascii", "replace")
-    try:
-        read = _ROLE.decode(item)
-    except UNREADABLE:
-        return ""
-    return read.role or read.type
+    read = decoded(_ROLE, item, _Role())
+    return str(read.role or read.type)
 
 
 def message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
     """Bytes of one message that stay as they are each time it is sent."""
     if wire not in WEB:
         return uncached(item)
-    try:
-        read = _MESSAGE.decode(item)
-    except UNREADABLE:
+    read = decoded(_MESSAGE, item, None)
+    if read is None:
         return [memoryview(item)]
     return [memoryview(read.role), b",", memoryview(read.content), b",", memoryview(read.files)]
 

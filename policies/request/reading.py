@@ -18,7 +18,7 @@ from policies.calls import Call, Surface
 from policies.kinds import Wire
 from policies.request import digests
 from policies.request import side_request_rows as trait_rows
-from policies.request.body import NOTHING, UNREADABLE, RequestBody, read_body
+from policies.request.body import NOTHING, RequestBody, decoded, read_body
 from policies.request.message_list import MessageList
 from policies.settings import TraitRow
 
@@ -86,7 +86,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
 ) -> Call:
     """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
     head = (fields := read_body(body)) or NOTHING
-    parameters = _parameters(head.parameters)
+    parameters: Parameters = decoded(_PARAMETERS, head.parameters, _NO_PARAMETERS)
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
     own = session_id or digests.system_prompt(surface.wire, head, history)
@@ -121,32 +121,14 @@ def _trait(head: RequestBody, additions: tuple[TraitRow, ...]) -> str | None:
     return trait_rows.match(system, messages, head.output_config, (*trait_rows.BUILT_IN, *additions))
 
 
-def _parameters(raw: Raw) -> Parameters:
-    if not len(raw) or bytes(raw) in _ABSENT:
-        return _NO_PARAMETERS
-    try:
-        return _PARAMETERS.decode(raw)
-    except UNREADABLE:
-        return _NO_PARAMETERS
-
-
 def _text(raw: Raw) -> str:
     """The JSON string in a slice, empty where it is absent or anything else."""
-    if not len(raw):
-        return ""
-    try:
-        return _TEXT.decode(raw)
-    except UNREADABLE:
-        return ""
+    return str(decoded(_TEXT, raw, ""))
 
 
-def _fields(raw: Raw) -> dict[str, Raw]:
-    if not len(raw):
-        return {}
-    try:
-        return _FIELDS.decode(raw)
-    except UNREADABLE:
-        return {}
+def _fields(raw: Raw | str) -> dict[str, Raw]:
+    found: dict[str, Raw] = decoded(_FIELDS, raw, {})
+    return found
 
 
 def _model(raw: Raw) -> tuple[str, bool]:
@@ -218,12 +200,7 @@ def _session_id(head: RequestBody, header: Header, query: str) -> str | None:
 
 def _session_of_user(user: str) -> str:
     """Claude Code 2.1 sends a JSON object with ``session_id`` as text, 2.0 ``user_…_account_…_session_…``."""
-    if not user.startswith("{"):
-        return user
-    try:
-        return _text(_FIELDS.decode(user).get("session_id", Raw())) or user
-    except UNREADABLE:
-        return user
+    return (_text(_fields(user).get("session_id", Raw())) if user.startswith("{") else "") or user
 
 
 def _bounded(value: str) -> str:

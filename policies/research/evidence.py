@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
@@ -67,17 +68,17 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gap_session: float | None
     gap_account: float | None
     size: int
-    size_change: int | None
+    size_change: int | None = None
     """Bytes against the previous request of the session."""
     digest: str
-    same_digest: bool | None
-    prefix_changed: bool | None
-    shrunk: bool | None
+    same_digest: bool | None = None
+    prefix_changed: bool | None = None
+    shrunk: bool | None = None
     roles: tuple[str, ...]
-    new_roles: tuple[str, ...] | None
-    new_markers: tuple[str, ...] | None
+    new_roles: tuple[str, ...] | None = None
+    new_markers: tuple[str, ...] | None = None
     """Kinds of content that the previous body lacked."""
-    previous_refused: bool | None
+    previous_refused: bool | None = None
     new_connection: bool | None
     token_seen_before: bool | None
     """None where the request carries no one-time token."""
@@ -118,16 +119,6 @@ class _Previous(msgspec.Struct, frozen=True, gc=False):
     refused: bool
 
 
-class _Change(msgspec.Struct, frozen=True, gc=False):
-    size_change: int | None = None
-    same_digest: bool | None = None
-    prefix_changed: bool | None = None
-    shrunk: bool | None = None
-    new_roles: tuple[str, ...] | None = None
-    new_markers: tuple[str, ...] | None = None
-    previous_refused: bool | None = None
-
-
 class Evidence:
     """The latest records, and as much of each session's previous request as the next comparison needs."""
 
@@ -144,7 +135,6 @@ class Evidence:
     def note(self, facts: Facts, finding: Finding) -> Record:
         """Keep one exchange and what came of it. For those that reached an upstream, in the order in which they ended."""
         session = self._name(facts.session)
-        change = self._compare(session, facts)
         record = Record(
             wall=facts.wall,
             upstream=facts.upstream,
@@ -155,15 +145,8 @@ class Evidence:
             gap_session=facts.gap_session,
             gap_account=facts.gap_account,
             size=facts.size,
-            size_change=change.size_change,
             digest=self._hashed(facts.digest),
-            same_digest=change.same_digest,
-            prefix_changed=change.prefix_changed,
-            shrunk=change.shrunk,
             roles=tuple(sorted(set(facts.roles))),
-            new_roles=change.new_roles,
-            new_markers=change.new_markers,
-            previous_refused=change.previous_refused,
             new_connection=facts.new_connection,
             token_seen_before=self._seen(facts),
             attempt=facts.attempt,
@@ -172,6 +155,7 @@ class Evidence:
             row=finding.row,
             refused=_refused_first(facts, finding),
             refused_at_last=refused(finding),
+            **self._compare(session, facts),
         )
         self._remember(session, facts, refused=record.refused_at_last)
         self._records.append(record)
@@ -181,19 +165,20 @@ class Evidence:
         """Oldest first."""
         return tuple(self._records)
 
-    def _compare(self, session: str, facts: Facts) -> _Change:
+    def _compare(self, session: str, facts: Facts) -> dict[str, Any]:
+        """Differences from the previous request of the session, as members of a record; none where there is no such."""
         previous = self._previous.get(session)
         if previous is None or facts.side:
-            return _Change()
-        return _Change(
-            size_change=facts.size - previous.size,
-            same_digest=facts.digest == previous.digest,
-            prefix_changed=_prefix_changed(facts, previous),
-            shrunk=facts.size < previous.size,
-            new_roles=tuple(sorted(set(facts.roles) - previous.roles)),
-            new_markers=tuple(sorted(set(facts.markers) - previous.markers)),
-            previous_refused=previous.refused,
-        )
+            return {}
+        return {
+            "size_change": facts.size - previous.size,
+            "same_digest": facts.digest == previous.digest,
+            "prefix_changed": _prefix_changed(facts, previous),
+            "shrunk": facts.size < previous.size,
+            "new_roles": tuple(sorted(set(facts.roles) - previous.roles)),
+            "new_markers": tuple(sorted(set(facts.markers) - previous.markers)),
+            "previous_refused": previous.refused,
+        }
 
     def _seen(self, facts: Facts) -> bool | None:
         if facts.token is None:
