@@ -15,8 +15,11 @@ from policies.refusal.signatures import WRITTEN_BY_MODELS
 from policies.settings import ReplaySettings, RetryAfterSettings, Settings, SignatureRow, Upstream
 from policies.settings_values import WrongError, hints_of, joined, known, mapping, must_be, read, shown, values
 
-NODES_AT_MOST = 20_000
+NODES_AT_MOST = 10_000
 """In one document, with what its aliases stand for: a short text can stand for billions of values."""
+LEVELS_AT_MOST = 50
+LONGEST_VALUE = 10_000
+"""Characters. YAML reads a number such as 1:1:1 with base 60, which takes seconds where it is long."""
 FIRST_WAITS = ("challenge", "overload", "rate_limit")
 """Keys of retry_after, and findings that pass by themselves: a wait for any other would be invented."""
 ENVIRONMENT = (
@@ -174,12 +177,32 @@ def _check_hosts(upstreams: Mapping[str, Upstream], of_file: Mapping[str, Any]) 
 # -- YAML -----------------------------------------------------------------------------------------------------
 
 
+class _Loader(yaml.SafeLoader):
+    """Gives up a document that no config can be, before it has cost much: the whole proxy waits while it is read."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._nodes = self._levels = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._nodes, self._levels = self._nodes + 1, self._levels + 1
+        if self._levels > LEVELS_AT_MOST:
+            raise WrongError("", "nested too deeply")
+        if self._nodes > NODES_AT_MOST:
+            raise WrongError("", f"too large: more than {NODES_AT_MOST} values")
+        node = super().compose_node(parent, index)
+        self._levels -= 1
+        if isinstance(node, yaml.ScalarNode) and len(node.value) > LONGEST_VALUE:
+            raise WrongError(_line(node.start_mark.line), f"a value of more than {LONGEST_VALUE} characters")
+        return node
+
+
 def _load(text: str) -> Any:
     """The document as plain values."""
     if "\ufffd" in text:
         raise WrongError(_line(text.count("\n", 0, text.index("\ufffd"))), "is not UTF-8 text")
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         _no_key_twice(node, "", (), itertools.count(1))
         return None if node is None else loader.construct_document(node)

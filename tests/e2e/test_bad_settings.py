@@ -92,3 +92,13 @@ def test_a_path_that_cannot_be_written_is_refused_while_it_runs(proxies: Proxies
         assert "has changed" not in proxy.log
     finally:
         proxy.stop()
+
+
+def test_a_run_that_only_reads_a_file_writes_nothing_and_minds_no_path(proxies: Proxies) -> None:
+    proxy = proxies.fresh("state_path: /nowhere/state.json", options=("server=false",))
+    proxy.launch()
+    try:
+        proxy.wait_log("lab: running")
+        assert "cannot be written" not in proxy.log
+    finally:
+        proxy.end()

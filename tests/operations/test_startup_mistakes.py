@@ -56,6 +56,7 @@ def test_a_pipe_that_nobody_reads_does_not_stop_the_start(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SettingsError):
         check_writable(Settings(evidence_path=str(tmp_path / "pipe")), "c")
+    check_writable(Settings(state_path=str(tmp_path / "pipe")), "c")  # would be replaced, not written to
 
 
 def test_what_can_be_written_stays_as_it_is(tmp_path: Path) -> None:

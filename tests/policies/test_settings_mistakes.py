@@ -111,6 +111,7 @@ MISTAKES = {
     "upstreams: {my: {hosts: [a.b], family: zai, strikes: 3}}": "upstreams.my.strikes: unknown key; did you mean breaker.strikes?",
     "upstreams: {my: {name: x}}": "upstreams.my.name: unknown key; known here: hosts, family, breaker, replay, concurrency",
     "upstreams: {my: {hosts: [api.z.ai], family: zai}}": "upstreams.my.hosts[0]: api.z.ai already belongs to 'zai'; use that name to change it",
+    "upstreams: {zai: {hosts: [dashscope.aliyuncs.com]}}": "upstreams.zai.hosts[0]: dashscope.aliyuncs.com already belongs to 'dashscope'; use that name to change it",
     "upstreams: {zai: {breaker: {strikes: 0}}}": "upstreams.zai.breaker.strikes: must be 1 or more, got 0",
     "upstreams: {zai: {replay: {gap_seconds: 3, min_gap_seconds: 4}}}": "upstreams.zai.replay.min_gap_seconds: must be at most upstreams.zai.replay.gap_seconds (3), got 4",
     "signatures: {a: 1}": "signatures: must be a list, got a mapping",
@@ -167,13 +168,28 @@ def test_a_list_may_have_a_thousand_items() -> None:
     assert mistake(text) == "signatures: must have at most 1000 items, has 1001"
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("upstreams: [" + "1," * 20_000 + "]", "too large: more than 10000 values"),
+        ("view_bytes: 1" + ":1" * 60_000, "line 1: a value of more than 10000 characters"),
+        ("mode: enforce\nnotify: " + "x" * 10_001, "line 2: a value of more than 10000 characters"),
+        ("windows: " + "[" * 60 + "]" * 60, "nested too deeply"),
+        ("\n".join(" " * level + "a:" for level in range(60)), "nested too deeply"),
+    ],
+    ids=["values", "a number with base 60", "characters", "lists", "mappings"],
+)
+def test_a_document_that_no_config_can_be_is_given_up(text: str, problem: str) -> None:
+    assert mistake(text) == problem
+
+
 def test_a_short_text_cannot_stand_for_a_billion_values() -> None:
     lines = ["a: &a0 {k: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]}"]
     lines += [f"b{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    assert mistake("\n".join(lines)) == "too large: more than 20000 values, with what its aliases stand for"
+    assert mistake("\n".join(lines)) == "too large: more than 10000 values, with what its aliases stand for"
     merged = ["a: &a0 {k: 1}"]
     merged += [f"b{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 10)]
-    assert mistake("\n".join(merged)) == "too large: more than 20000 values, with what its aliases stand for"
+    assert mistake("\n".join(merged)) == "too large: more than 10000 values, with what its aliases stand for"
 
 
 KEYS = st.sampled_from(
