@@ -53,7 +53,8 @@ def meaning(family: Family, envelope: Envelope, http: int) -> Meaning:
     )
     if found is None:
         words = "\n".join(part.message for part in chain)
-        found = by_status(http or named or 0, envelope.code or envelope.type, specific=envelope.specific, words=words)
+        code = next((part.code or part.type for part in chain if part.code or part.type), "")
+        found = by_status(http or named or 0, code, specific=envelope.specific, words=words)
     if found.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) and found.crowd is None:
         said = (codes.crowd(family, words) for part in chain for words in overflow.beginnings(part.message))
         found = replace(found, crowd=next(filter(None, said), None))

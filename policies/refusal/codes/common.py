@@ -1,4 +1,4 @@
-"""Error types of the dialects themselves, the same whoever speaks them. Read after a family's own tables."""
+"""Error types of the dialects themselves, whoever speaks them. Read after a family's own tables."""
 
 from __future__ import annotations
 
