@@ -33,7 +33,7 @@ class Finding:
     """A second, slower try may cure it (a rate limit, an overload, a 5xx, zcode 3007, a 4xx with a marker row)."""
     honest: bool = False
     """Already told truthfully: 529/503 with a Retry-After of 1 to 59 and no challenge in it, or another Breakwater's
-    429, 503 or 529 with such a wait."""
+    429, 503 or 529 with a Retry-After of 1 to 59."""
     crowd: Crowd | None = None
     """Too many calls at a time; None where it says something else."""
     ends_answer: bool = False

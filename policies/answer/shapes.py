@@ -122,7 +122,8 @@ def typed(body: dict[str, object], event: str) -> dict[str, object]:
 def failed(body: Mapping[str, object]) -> bool:
     """A responses event or object that says it failed."""
     kind = body.get("type")
-    return isinstance(kind, str) and kind in FAILED_TYPES
+    whole = body.get("object") == "response" and body.get("status") == "failed"
+    return whole or (isinstance(kind, str) and kind in FAILED_TYPES)
 
 
 def is_part(body: Mapping[str, object]) -> bool:

@@ -113,20 +113,20 @@ def _bare(*, refused: bool) -> Envelope | None:
 
 
 def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
-    error = body.get("error") or body.get("errors")
-    if not refused and str(body.get("object")).startswith(TOLD_OBJECTS):
-        return None
+    kept = not refused and str(body.get("object")).startswith(TOLD_OBJECTS)
+    error = None if kept else body.get("error") or body.get("errors")
     if isinstance(error, list):
         error = error[0] if error else None
     if (isinstance(error, dict) and error) or (isinstance(error, str) and error.strip()):
         return _from_error(error, body, depth)
-    if shapes.failed(body) or (refused and isinstance(body.get("response"), dict)):
-        return read(body.get("response"), refused=True, depth=depth + 1) or Envelope(fields=(body,))
-    if shapes.is_answer(body):
+    failed = shapes.failed(body)
+    if (failed or refused) and isinstance(body.get("response"), dict):
+        return read(body["response"], refused=True, depth=depth + 1)
+    if not failed and shapes.is_answer(body):
         return None
     if shapes.is_failure(body.get("ret")):
         return _from_ret(shapes.joined(body.get("ret")), body)
-    return _elsewhere(body, refused=refused, depth=depth)
+    return _elsewhere(body, refused=refused or failed, depth=depth)
 
 
 def _from_ret(ret: str, body: Mapping[str, object]) -> Envelope:
@@ -168,7 +168,8 @@ def _from_error(error: object, body: Mapping[str, object], depth: int) -> Envelo
         words = str(error)[:MESSAGE_CHARACTERS].strip()
         return _unwrapped(Envelope(_code(body), "", words, "", _status(body), (body,), _nested(words, depth)))
     core = shapes.lowered(error)
-    return _core(core, (core, body), depth)
+    inside = None if _tells(core) or depth > DEPTH else _inside(core, refused=True, depth=depth + 1)
+    return inside or _core(core, (core, body), depth)
 
 
 def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], depth: int) -> Envelope:
@@ -221,7 +222,7 @@ def _nested(words: str, depth: int) -> Envelope | None:
     if not isinstance(value, dict):
         return None
     low = shapes.lowered(value)
-    if not (low.get("error") or _tells(low)):
+    if not (low.get("error") or _tells(low) or low.get("data") or shapes.is_failure(low.get("ret"))):
         return None
     return read(value, refused=True, depth=depth + 1)
 

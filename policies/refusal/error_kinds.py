@@ -46,16 +46,15 @@ def meaning(family: Family, envelope: Envelope, http: int) -> Meaning:
     chain = envelope.chain()
     named = next((part.status for part in chain if part.status), None)
     found = (
-        _own(envelope)
-        or _overflow(chain)
+        _overflow(chain)
         or _of_chain(family, chain)
         or next((found for part in reversed(chain[1:]) if (found := _generic(part, 0) or _nested_status(part))), None)
         or _generic(envelope, http)
     )
     if found is None:
-        found = by_status(
-            http or named or 0, envelope.code or envelope.type, specific=envelope.specific, words=_words(chain)
-        )
+        words = "\n".join(part.message for part in chain)
+        code = next((part.code or part.type for part in chain if part.code or part.type), "")
+        found = by_status(http or named or 0, code, specific=envelope.specific, words=words)
     if found.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) and found.crowd is None:
         said = (codes.crowd(family, words) for part in chain for words in overflow.beginnings(part.message))
         found = replace(found, crowd=next(filter(None, said), None))
@@ -77,17 +76,6 @@ def by_status(http: int, code: str, *, specific: bool = False, words: str = "") 
         return Meaning(told.kind, f"unknown:{told.name}", code, known=False, status=told.status)
     row = f"status:{http}" if http else "unknown"
     return Meaning(Kind.UPSTREAM_ERROR, row, code, known=False, status=http or None, transient=http >= 500)
-
-
-def _words(chain: Sequence[Envelope]) -> str:
-    return "\n".join(part.message for part in chain)
-
-
-def _own(envelope: Envelope) -> Meaning | None:
-    for code in (envelope.code, envelope.type):
-        if code == "side_request_payload_too_large":
-            return Meaning(Kind.CALLER_ERROR, "common:own-413", code, status=413)
-    return None
 
 
 def _overflow(chain: Sequence[Envelope]) -> Meaning | None:
@@ -179,8 +167,13 @@ def _of_row(found: tuple[str, Row], code: str, part: Envelope) -> Meaning:
 
 
 def real_status(found: Meaning, http: int, named: int | None) -> int | None:
-    """The status that an error should have had: the row's, else the named one, else the kind's. None where it has one."""
+    """The status that an error should have had: its row's, else its kind's, else the named one. None where it has one.
+
+    Where no row knows it, or it is the upstream's own, the named one comes before the kind's.
+    """
     if http >= 400 or found.kind in (Kind.CHALLENGE, Kind.OVERLOAD):
         return None
-    status = found.status or named
-    return status if status and status >= 400 else HIDDEN_STATUS.get(found.kind)
+    usual = HIDDEN_STATUS.get(found.kind)
+    if found.status or (found.known and found.kind is not Kind.UPSTREAM_ERROR):
+        named = found.status or usual
+    return named if named and named >= 400 else usual

@@ -19,7 +19,7 @@ VERDICTS = ("fail_sys_user_validate", "rgv587", "被挤爆")
 BUSY = ("rgv587", "被挤爆")
 """Verdicts that a person sees as "crowded", the others as a slider."""
 FLAG = "rgv587_flag"
-"""``{"rgv587_flag":"sm","url":"…/punish?…"}``, the short form of the same verdict."""
+"""``{"rgv587_flag":"sm","url":"…/punish?…"}``, a short form of the RGV587 verdict."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ class PageRow:
     source: str
 
 
+_BAR_IDS = r"(?:nocaptcha|nc_1|(?:h5_)?captcha-element|baxia|waf_nc_(?:h5_)?block)[\w\-]*"
+"""Where the slider stands: nocaptcha of old, captcha-element since 2026, waf_nc_block over a page's own content."""
 _CAPTCHA_SCRIPT = r"baxia|awsc|captcha|g\.alicdn\.com"
 
 
@@ -99,7 +101,7 @@ def _waf_meta(page: Page, _: Head) -> bool:
     found = [name for name in page.metas if name.lower().startswith("aliyun_waf_")]
     seconds = (
         len(found) > 1
-        or page.has_id(r"captcha-element|nocaptcha[\w\-]*|aliyuncaptcha[\w\-]*")
+        or page.has_id(rf"{_BAR_IDS}|aliyuncaptcha[\w\-]*|renderData")
         or page.runs("_waf_is_mobile|aliyuncaptcha")
         or page.loads(_CAPTCHA_SCRIPT)
         or "verification" in page.titles
@@ -110,7 +112,7 @@ def _waf_meta(page: Page, _: Head) -> bool:
 
 def _captcha_element(page: Page, _: Head) -> bool:
     second = "verification" in page.titles or page.runs("_waf_is_mobile|aliyuncaptcha") or page.loads(_CAPTCHA_SCRIPT)
-    return page.shell and page.has_id(r"captcha-element|aliyuncaptcha[\w\-]*") and second
+    return page.shell and page.has_id(r"(?:h5_)?captcha-element|aliyuncaptcha[\w\-]*") and second
 
 
 def _verification(page: Page, _: Head) -> bool:
@@ -126,18 +128,17 @@ def _x5sec(page: Page, _: Head) -> bool:
 
 def _interception(page: Page, _: Head) -> bool:
     titled = not page.titles.isdisjoint(("captcha interception", "验证码拦截", "滑动验证页面"))
-    return page.shell and titled and (page.runs("_config_|x5sec|punish|captcha") or page.loads("punish|awsc|baxia"))
+    acts = page.runs("_config_|x5sec|punish|captcha|cf_app_waf") or "cf_app_waf" in page.areas.lower()
+    return page.shell and titled and (acts or page.loads("punish|awsc|baxia"))
 
 
 def _slider(page: Page, _: Head) -> bool:
-    bar = page.has_id(r"(?:nocaptcha|nc_1|captcha-element|baxia)[\w\-]*") or page.runs(
-        r"nc_token|x5sec|_____tmd_____|punish|noCaptcha"
-    )
+    bar = page.has_id(_BAR_IDS) or page.runs(r"nc_token|x5sec|_____tmd_____|punish|noCaptcha|cf_app_waf")
     return page.shell and bar and page.loads(r"baxia|awsc|nc\.js|um\.js")
 
 
 def _slider_words(page: Page, _: Head) -> bool:
-    asks = page.says(r"please slide to verify|请(?:按住|拖动|向右)滑块|拖动下方滑块")
+    asks = page.says(r"please slide to verify|请(?:按住|拖动|向右|滑动)滑块|拖动下方滑块")
     signed = r"trace\s?id|access verification|访问验证|非机器人|not a robot"
     return page.shell and asks and (page.says(signed) or any(re.search(signed, title) for title in page.titles))
 
@@ -181,7 +182,7 @@ ROWS = (
     PageRow("captcha-element", _captcha_element, "Rfym21/Qwen2API detectWafChallenge"),
     PageRow("verification", _verification, "Rfym21/Qwen2API detectWafChallenge"),
     PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11"),
-    PageRow("interception", _interception, "Aliyun x5sec, its titles"),
+    PageRow("interception", _interception, "Aliyun x5sec, its titles; chatglm.cn, its script in hidden textareas"),
     PageRow("slider", _slider, "FreeQwenApi#69: baxia, awsc.js"),
     PageRow("slider-words", _slider_words, "QwenLM/Qwen3#1206"),
     PageRow("acw_sc__v2", _cookie, "public clients of Aliyun sites"),

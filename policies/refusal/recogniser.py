@@ -195,9 +195,10 @@ class Recogniser:
         row = self._signature(seen, document=value, envelope=envelope)
         if row is not None:
             return self._signed(seen, row, envelope)
-        if isinstance(value, dict) and (verdict := mtop.verdict(shapes.lowered(value))):
+        fields = tuple(body for part in envelope.chain() for body in part.fields) if envelope else ()
+        bodies = (shapes.lowered(value), *fields) if isinstance(value, dict) else fields
+        if verdict := next(filter(None, map(mtop.verdict, bodies)), None):
             found = Meaning(Kind.CHALLENGE, "mtop:ret", verdict.code, challenge=verdict.challenge)
-            fields = envelope.fields if envelope else ()
             words = verdict.words or (envelope.message if envelope else "")
             return self._finding(seen, found, Envelope(message=words, fields=fields))
         if envelope is None:

@@ -1,4 +1,4 @@
-"""Recognisers that a user adds as data: asked before the built-in tables, with the same power."""
+"""Recognisers that a user adds as data: asked before the built-in tables, with the power of these."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def overloaded(  # noqa: PLR0913 - each is said by another rule
 
 
 def too_large(wire: Wire, *, reason: str, message: str, code: str = SIDE_REQUEST_CODE) -> Answer:
-    """Never: a retry of the same request is hopeless."""
+    """413, whose request would be refused however often it came."""
     error = {"type": "invalid_request_error", "code": code, "retryable": False, "message": message}
     body: dict[str, Any] = {"error": error}
     if wire is Wire.ANTHROPIC:

@@ -45,6 +45,8 @@ FORMS = {
     "a JSON body": whole(MTOP),
     "a JSON body with status 403": whole(MTOP, 403),
     "bare JSON under an SSE type": Reply(headers=[SSE], chunks=[compact(MTOP)]),
+    "a JSON body that says it is ours": Reply(headers=[JSON, ("X-Breakwater", "answer")], chunks=[compact(MTOP)]),
+    "a page that says it is ours": Reply(headers=[HTML, ("X-Breakwater", "answer")], chunks=[PAGE]),
     "a first frame": streamed([CHALLENGE]),
     "a first frame split in two": streamed([CHALLENGE[:40], CHALLENGE[40:]]),
     "a frame after a comment": streamed([COMMENT, CHALLENGE]),

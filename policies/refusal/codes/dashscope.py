@@ -28,26 +28,16 @@ ROWS = (
         status=403,
     ),
     Row("Arrearage", Kind.ACCOUNT, DOCS, ("Arrearage",), status=400),
-    Row("InvalidApiKey", Kind.ACCOUNT, DOCS, ("InvalidApiKey", "invalid_api_key"), status=401),
-    Row("DataInspectionFailed", Kind.FILTER, DOCS, ("DataInspectionFailed", "data_inspection_failed"), status=400),
+    Row("InvalidApiKey", Kind.ACCOUNT, DOCS, ("InvalidApiKey", "invalid_api_key")),
+    Row("DataInspectionFailed", Kind.FILTER, DOCS, ("DataInspectionFailed", "data_inspection_failed")),
     Row(
-        "RateQuota",
-        Kind.RATE_LIMIT,
-        DOCS,
-        ("Throttling.RateQuota", "LimitRequests", "limit_requests"),
-        status=429,
-        words_tell=True,
+        "RateQuota", Kind.RATE_LIMIT, DOCS, ("Throttling.RateQuota", "LimitRequests", "limit_requests"), words_tell=True
     ),
-    Row("BurstRate", Kind.RATE_LIMIT, DOCS, ("Throttling.BurstRate", "limit_burst_rate"), status=429, words_tell=True),
+    Row("BurstRate", Kind.RATE_LIMIT, DOCS, ("Throttling.BurstRate", "limit_burst_rate"), words_tell=True),
     Row(
-        "AllocationQuota",
-        Kind.RATE_LIMIT,
-        DOCS,
-        ("Throttling.AllocationQuota", "insufficient_quota"),
-        status=429,
-        words_tell=True,
+        "AllocationQuota", Kind.RATE_LIMIT, DOCS, ("Throttling.AllocationQuota", "insufficient_quota"), words_tell=True
     ),
-    Row("Throttling", Kind.RATE_LIMIT, DOCS, ("Throttling",), status=429, words_tell=True),
+    Row("Throttling", Kind.RATE_LIMIT, DOCS, ("Throttling",), words_tell=True),
     Row(
         "ModelServingUnknownError",
         Kind.UPSTREAM_ERROR,
@@ -56,7 +46,7 @@ ROWS = (
         status=500,
         words_tell=True,
     ),
-    Row("ModelServingError", Kind.OVERLOAD, DOCS, ("ModelServingError", "ModelUnavailable"), status=503),
+    Row("ModelServingError", Kind.OVERLOAD, DOCS, ("ModelServingError", "ModelUnavailable")),
     Row(
         "InternalError",
         Kind.UPSTREAM_ERROR,
@@ -77,7 +67,6 @@ ROWS = (
         Kind.CALLER_ERROR,
         DOCS,
         ("InvalidParameter", "invalid_parameter_error", "BadRequest", "BadRequest.TooLarge"),
-        status=400,
     ),
     Row("ModelNotFound", Kind.CALLER_ERROR, DOCS, ("ModelNotFound", "model_not_found"), status=404),
 )
@@ -89,14 +78,12 @@ TEXTS = (
         DOCS,
         text=r"(?:the |your )?free (?:allocated )?quota (?:exceeded|has been (?:exhausted|used up))"
         r"|the free tier of the model has been exhausted|(?:您的|该模型的?)?免费(?:额度|配额)",
-        status=429,
     ),
     Row(
         "text-plan-window",
         Kind.QUOTA,
         PLAN,
         text=r"(?:your |the |you have exceeded (?:your|the) )?(?:\d+[\s-]?)?(?:hour|week|month)(?:ly)? (?:allocated )?quota (?:has been |is )?(?:exceeded|exhausted)",
-        status=429,
     ),
     Row(
         "text-arrears",
@@ -112,13 +99,12 @@ TEXTS = (
         text=r"Coding Plan is currently only available for Coding Agents",
         status=405,
     ),
-    Row("text-token", Kind.ACCOUNT, PLAN, text=r"invalid access token or token expired", status=401),
+    Row("text-token", Kind.ACCOUNT, PLAN, text=r"invalid access token or token expired"),
     Row(
         "text-inspection",
         Kind.FILTER,
         DOCS,
         text=r"(?:Input|Output) (?:data|text|image) may contain inappropriate content",
-        status=400,
     ),
     Row(
         "text-capacity",
@@ -126,16 +112,10 @@ TEXTS = (
         DOCS,
         text=r"Too many requests\. (?:Batch|Your) requests are being throttled due to system capacity limits"
         r"|Model is unavailable, please try again later",
-        status=503,
     ),
-    Row("text-plan-burst", Kind.RATE_LIMIT, PLAN, text=r"usage allocated quota exceeded", status=429),
+    Row("text-plan-burst", Kind.RATE_LIMIT, PLAN, text=r"usage allocated quota exceeded"),
     Row(
-        "text-plan-concurrency",
-        Kind.RATE_LIMIT,
-        PLAN,
-        text=r"concurrency allocated quota exceeded",
-        status=429,
-        crowd=Crowd.ALWAYS,
+        "text-plan-concurrency", Kind.RATE_LIMIT, PLAN, text=r"concurrency allocated quota exceeded", crowd=Crowd.ALWAYS
     ),
     Row(
         "text-rate",
@@ -144,6 +124,5 @@ TEXTS = (
         text=r"Requests rate limit exceeded|You have exceeded your request limit|You exceeded your current requests list"
         r"|Request rate increased too quickly|Requests throttling triggered|Too many requests in route"
         r"|Allocated quota exceeded|You exceeded your current quota",
-        status=429,
     ),
 )

@@ -21,7 +21,7 @@ class Row:
     text: str = ""
     """Regular expression that the message begins with; empty: any message."""
     status: int | None = None
-    """The status such an answer has where it does not hide in another."""
+    """The status that the answer has where it does not hide in another; None: the usual one of its kind."""
     challenge: Challenge | None = None
     words_tell: bool = False
     """A row by text may say otherwise: one code for a throttle, a spent quota and an overload."""

@@ -13,12 +13,11 @@ ROWS = (
         Kind.CHALLENGE,
         SEEN,
         ("FRONTEND_CAPTCHA_REQUIRED", "F003", "missing_param", "verify_failed"),
-        status=503,
         challenge=Challenge.CAPTCHA,
     ),
 )
 
 TEXTS = (
-    Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", status=503, challenge=Challenge.CAPTCHA),
-    Row("text-security", Kind.FILTER, "ZyphrZero/z.ai2api_python#58", text=r"Content Security Warning", status=400),
+    Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", challenge=Challenge.CAPTCHA),
+    Row("text-security", Kind.FILTER, "ZyphrZero/z.ai2api_python#58", text=r"Content Security Warning"),
 )

@@ -13,7 +13,6 @@ ROWS = (
         Kind.CHALLENGE,
         "zai-org/feedback#349: an account penalty that grows",
         ("3012",),
-        status=405,
         challenge=Challenge.BLOCKED,
     ),
     Row(
@@ -21,24 +20,15 @@ ROWS = (
         Kind.CHALLENGE,
         "billion-context#189: the next human-paced turn passed",
         ("3007",),
-        status=400,
         challenge=Challenge.CAPTCHA,
         transient=True,
     ),
-    Row("3009", Kind.RATE_LIMIT, PUBLIC, ("3009",), status=429, crowd=Crowd.ALWAYS),
-    Row("1005", Kind.QUOTA, PUBLIC, ("1005", "1113"), status=429),
-    Row("3001", Kind.CALLER_ERROR, PUBLIC, ("3001",), status=400),
-    Row("401", Kind.ACCOUNT, PUBLIC, ("401",), status=401),
+    Row("3009", Kind.RATE_LIMIT, PUBLIC, ("3009",), crowd=Crowd.ALWAYS),
+    Row("1005", Kind.QUOTA, PUBLIC, ("1005", "1113")),
+    Row("3001", Kind.CALLER_ERROR, PUBLIC, ("3001",)),
 )
 
 TEXTS = (
-    Row("text-1005", Kind.QUOTA, PUBLIC, text=r"exceed quota limit", status=429),
-    Row(
-        "text-3009",
-        Kind.RATE_LIMIT,
-        PUBLIC,
-        text=r"model concurrency limit exceeded",
-        status=429,
-        crowd=Crowd.ALWAYS,
-    ),
+    Row("text-1005", Kind.QUOTA, PUBLIC, text=r"exceed quota limit"),
+    Row("text-3009", Kind.RATE_LIMIT, PUBLIC, text=r"model concurrency limit exceeded", crowd=Crowd.ALWAYS),
 )

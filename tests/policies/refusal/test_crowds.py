@@ -22,6 +22,7 @@ from tests.policies.refusal.replies import corpus
         (Family.ZAI, "", "The service may be temporarily overloaded, please", Crowd.WITH_OTHERS),
         (Family.ZAI, "1312", "x", None),
         (Family.ZAI, "1308", "Usage limit reached for 5 hour.", None),
+        (Family.ZAI, "1308", "High concurrency usage of this API, please", None),
         (Family.ZCODE, "3009", "model concurrency limit exceeded", Crowd.ALWAYS),
         (Family.ZCODE, "1005", "exceed quota limit", None),
         (Family.DASHSCOPE, "Throttling.AllocationQuota", "concurrency allocated quota exceeded", Crowd.ALWAYS),

@@ -1,4 +1,4 @@
-"""The corpus again in every spelling of the wire: the same answer gets the same decision, whatever carries it."""
+"""The corpus again in every spelling of the wire: one answer gets one decision, whatever carries it."""
 
 from __future__ import annotations
 

@@ -130,6 +130,7 @@ def test_no_success_is_honest_for_a_header_of_ours(status: int) -> None:
         finding = document(body, status, headers=headers)
         assert not finding.honest
         assert finding.kind is not Kind.ANSWER
+        assert finding.transient is (finding.kind is not Kind.CHALLENGE)
     early = RECOGNISER.head(surface(Family.QWEN_WEB), Head(status, headers))
     assert early is not None
     assert not early.honest

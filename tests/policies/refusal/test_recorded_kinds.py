@@ -88,7 +88,15 @@ def test_an_event_named_failed_is_a_refusal_whatever_its_data(name: str, body: d
         finding = frame(raw)
         assert finding is not None
         assert finding.kind is Kind.UPSTREAM_ERROR
+        assert "detail" in body or finding.code == "c9"
         assert RECOGNISER.suspicion(surface(Family.ZAI))(raw.encode())
+
+
+@pytest.mark.parametrize("name", ["error", "response.failed", "response.error"])
+def test_words_under_a_name_that_says_failed_are_an_errors_words(name: str) -> None:
+    finding = frame(f"event: {name}\ndata: Rate limit reached. Please try again in 7s.\n\n")
+    assert finding is not None
+    assert (finding.kind, finding.wait, finding.wait_source) == (Kind.RATE_LIMIT, 7, "text")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +133,12 @@ def test_an_event_named_message_says_nothing_of_its_data() -> None:
     assert finding.kind is Kind.RATE_LIMIT
 
 
+def test_a_whole_response_that_failed_without_an_error_is_no_answer() -> None:
+    failed = {"id": "r", "object": "response", "status": "failed", "error": None, "output": [{"type": "message"}]}
+    assert document(failed).kind is Kind.UPSTREAM_ERROR
+    assert document({**failed, "status": "completed"}).kind is Kind.ANSWER
+
+
 # -- an overload one layer deeper
 
 
@@ -156,6 +170,12 @@ def test_an_error_as_python_prints_it_is_read() -> None:
     assert document({"error": {"message": printed}}, 429).code == "1302"
     quoted = "Invalid tool arguments: {'error': {'code': '1302', 'message': 'x'}}"
     assert document({"error": {"code": "c9", "message": quoted}}, 400).kind is Kind.CALLER_ERROR
+
+
+def test_brackets_are_read_behind_a_wrappers_words() -> None:
+    words = "litellm.RateLimitError: AnthropicException - [1302][Rate limit reached][202606102042010000]"
+    finding = document({"error": {"message": words, "code": "429"}}, 429)
+    assert (finding.row, finding.text) == ("zai:1302", "Rate limit reached")
 
 
 # -- codes and words
@@ -245,4 +265,6 @@ def test_a_kept_object_that_tells_of_its_own_failure_is_an_answer() -> None:
     for name in ("batch", "fine_tuning.job", "file", "vector_store.file"):
         body = {"id": "b", "object": name, "status": "failed", "errors": {"data": [{"code": "c9", "message": "x"}]}}
         assert document(body, where=beside).kind is Kind.ANSWER
-        assert document(body, 400, where=beside).kind is Kind.CALLER_ERROR
+        refused = {**body, "errors": {"code": "Arrearage", "message": "x"}}
+        assert document(refused, 400, where=beside).kind is Kind.ACCOUNT
+        assert document(refused, where=beside).kind is Kind.ANSWER
