@@ -6,23 +6,21 @@ Commit: every byte that was held goes through ``tap``, then every chunk as it co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from policies.answer import usage
-from policies.answer.bodies import Form, Recogniser, bare_document, form_of
+from policies.answer.documents import Form, form_of
 from policies.answer.encodings import decoder
-from policies.answer.frames import BOM, Frame, Framer, parse
+from policies.answer.frames import BOM, Frame, Framer, bare_document, parse
 from policies.answer.head import Head
-from policies.answer.tap import Tap, Tapped
+from policies.answer.tap import Recogniser, Tap, Tapped
 from policies.calls import Surface
 from policies.findings import Finding
 from policies.kinds import Kind
 
 __all__ = ["Reader", "Recogniser", "Tapped"]
 
-_COMMENT_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*:[^\r\n]*[\r\n]")
 _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 """What the hold may say of an answer that the tap still has to watch."""
 
@@ -56,12 +54,6 @@ class Reader:
         """An answer has been seen, in the hold or after it."""
         tapped = self._tap is not None and self._tap.answered
         return tapped or (self.decided is not None and self.decided.kind is Kind.ANSWER)
-
-    @property
-    def ended(self) -> Finding | None:
-        """What a finish_reason or stop_reason said, where it says more than that the answer is over."""
-        held = self.decided if self.decided is not None and self.decided.ends_answer else None
-        return (self._tap.ended if self._tap else None) or held
 
     @property
     def usage_input(self) -> int | None:
@@ -158,7 +150,7 @@ class Reader:
             if finding is not None:
                 return finding
             self.preamble = True
-        if not self.preamble and len(self._framer) and self._framer.begins(_COMMENT_LINE):
+        if not self.preamble and self._framer.has_comment(data):
             self.preamble = True
         return None
 
