@@ -170,7 +170,7 @@ class Tap:
         """The decoded chunk; None where nothing is to be watched from here on."""
         data = chunk
         if self._decoder is not None and self._encoded:
-            self._decoder.renew()
+            self._decoder.renew(len(chunk))
             data = self._decoder.feed(chunk)
             if self._decoder.broken or self._decoder.limit_reached:
                 self._through = True

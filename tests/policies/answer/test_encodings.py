@@ -123,7 +123,7 @@ def test_the_bound_can_be_counted_anew_for_every_chunk(name: str) -> None:
     packed = CODINGS[name](TEXT * 10)
     out = b""
     for at in range(0, len(packed), 5):
-        own.renew()
+        own.renew(5)
         out += own.feed(packed[at : at + 5])
     if not own.limit_reached:  # brotli may give it all at its last byte
         assert out == TEXT * 10
