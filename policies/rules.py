@@ -30,6 +30,10 @@ from policies.state import State
 
 LONGEST_HOLD_SECONDS = 100.0
 """After the request, re-sends included: Qwen Code gives up at 120 s (measured)."""
+LONGEST_LENGTH = 18
+"""Digits of a content-length that are read; more are no shorter body."""
+FIRST_LOOK_SECONDS = 1.0
+"""After headers that came later than that, in which their first bytes are still judged."""
 BODILESS = frozenset({101, 204, 304})
 SAYS_BETTER = frozenset({Kind.ANSWER, Kind.CHALLENGE, Kind.QUOTA, Kind.OVERFLOW})
 """In a body, against the sign of a captcha in its headers: what no wait cures is not told as if one did."""
@@ -137,14 +141,17 @@ class Rules:
         if head.media_type not in ("", "application/json", "text/html", "text/json", "text/plain"):
             return False
         length = head.get("content-length")
-        return not (length.isdecimal() and int(length) > self.state.settings.hold.bytes)
+        return not (length.isdecimal() and int(length[:LONGEST_LENGTH]) > self.state.settings.hold.bytes)
 
     def begin(self, ex: Exchange, head: Head, now: float) -> None:
         """The upstream's headers have come."""
         ex.head, ex.headers_at, ex.preamble_at, ex.waiting = head, now, None, False
         self.heard(ex, now)
         state = self.state
-        ex.reader = Reader(ex.call.surface, head, state.recogniser, state.settings.hold.bytes)
+        endless = ex.call.surface.role is not Role.GENERATION and not head.get("content-length")
+        ex.reader = Reader(
+            ex.call.surface, head, state.recogniser, state.settings.hold.bytes, first_only=endless
+        )
 
     def heard(self, ex: Exchange, now: float) -> None:
         """A byte came from the upstream: the probe's lease goes on."""
@@ -157,7 +164,8 @@ class Rules:
         """When held headers go out at the latest."""
         hold = self.state.settings.hold
         first = ex.headers_at + hold.silence_seconds if ex.preamble_at is None else ex.preamble_at + hold.seconds
-        return min(first, ex.started + LONGEST_HOLD_SECONDS)
+        latest = max(ex.started + LONGEST_HOLD_SECONDS, ex.headers_at + FIRST_LOOK_SECONDS)
+        return min(first, latest)
 
     def decide(self, ex: Exchange, finding: Finding, now: float, wall: float) -> Decision:
         """What the client gets. What the headers alone say counts, unless the body is an answer or says it better."""

@@ -33,16 +33,21 @@ class Form(StrEnum):
     """Anything else: nothing to judge."""
 
 
+def lead(start: bytes) -> bytes:
+    """A body without the byte order mark and the blanks before its first sign."""
+    return start.removeprefix(BOM).lstrip(b" \t\r\n")
+
+
 def form_of(start: bytes, media_type: str) -> Form | None:
     """The form of a body that starts so, whatever it calls itself; None while that is open (blank, half a field name)."""
-    lead = start.removeprefix(BOM).lstrip(b" \t\r\n")
-    if not lead or (len(start) < len(BOM) and BOM.startswith(start)):
+    begun = lead(start)
+    if not begun or (len(begun) < len(BOM) and BOM.startswith(begun)):
         return None
-    if lead[:1] in b"{[<":
+    if begun[:1] in b"{[<":
         return Form.DOCUMENT
-    if lead.startswith(_STARTERS):
+    if begun.startswith(_STARTERS):
         return Form.STREAM
-    if len(lead) < _LONGEST and any(starter.startswith(lead) for starter in _STARTERS):
+    if len(begun) < _LONGEST and any(starter.startswith(begun) for starter in _STARTERS):
         return None
     if media_type == "text/event-stream":
         return Form.STREAM

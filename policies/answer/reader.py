@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policies.answer import usage
-from policies.answer.documents import Form, form_of
+from policies.answer.documents import UNREADABLE, Form, form_of, lead
+from policies.answer.documents import parse as json_of
 from policies.answer.encodings import decoder
-from policies.answer.frames import BOM, Frame, Framer, bare_document, parse
+from policies.answer.frames import Frame, Framer, bare_document, parse
 from policies.answer.head import Head
 from policies.answer.tap import Recogniser, Tap, Tapped
 from policies.calls import Surface
@@ -28,17 +29,30 @@ _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 class Reader:
     """One answer of one attempt. Keeps at most ``hold_bytes`` of a document and one unfinished frame of a stream."""
 
-    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser, hold_bytes: int = 262144) -> None:
+    def __init__(
+        self,
+        surface: Surface,
+        head: Head,
+        recogniser: Recogniser,
+        hold_bytes: int = 262144,
+        *,
+        first_only: bool = False,
+    ) -> None:
+        """``first_only``: what the first chunk shows decides, since nothing says how much there is to come."""
         self._surface = surface
         self._head = head
         self._recogniser = recogniser
         self._hold_bytes = hold_bytes
+        self._first_only = first_only
         self._decoder = decoder(head.get("content-encoding"))
         self._taken = 0
         self._decoded = 0
         self._form: Form | None = None
         self._start = b""
         self._document = bytearray()
+        self._lines: Framer | None = Framer(hold_bytes, lines=True)
+        """Of a document that may be one a line; None once it is not."""
+        self._by_line = False
         self._framer = Framer()
         self._usage: int | None = None
         self._tap: Tap | None = None
@@ -46,7 +60,7 @@ class Reader:
         self.early: Finding | None = recogniser.head(surface, head)
         """What status and headers alone say."""
         self.preamble = False
-        """At least one comment, ping or preamble frame has come."""
+        """At least one comment, ping, preamble frame or keep-alive blank has come."""
         self.decided: Finding | None = None
 
     @property
@@ -79,7 +93,7 @@ class Reader:
         if finding is not None:
             return self._decide(finding)
         stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun
-        if stuck or max(self._taken, self._decoded) > self._hold_bytes:
+        if stuck or max(self._taken, self._decoded) > self._hold_bytes or (self._first_only and self._form is not None):
             if self._form is Form.DOCUMENT:
                 self._through = True
             return self.cap()
@@ -104,7 +118,9 @@ class Reader:
 
     def tap(self, chunk: bytes) -> Tapped:
         if self._tap is None:
-            self._tap = Tap(self._surface, self._head, self._recogniser, through=self._through)
+            self._tap = Tap(
+                self._surface, self._head, self._recogniser, through=self._through, lines=self._by_line
+            )
         return self._tap.tap(chunk)
 
     @property
@@ -124,16 +140,33 @@ class Reader:
 
     def _read(self, data: bytes) -> Finding | None:
         if self._form is None:
-            data = self._start + data
+            data = lead(self._start + data)
             self._form = form_of(data, self._head.media_type)
-            self._start = data if self._form is None and data.strip() else b""
+            self._start = data if self._form is None else b""
+            self.preamble = not data
         if self._form is Form.STREAM:
             return self._frames(data)
         if self._form is Form.OPAQUE:
             self._through = True
             return self._recogniser.document(self._surface, self._head, data, whole=False)
         if self._form is Form.DOCUMENT:
-            self._document += data if self._document else data.removeprefix(BOM).lstrip()
+            self._document += data
+            return self._line(data)
+        return None
+
+    def _line(self, data: bytes) -> Finding | None:
+        """What the first line says that is a JSON document of its own and no preamble: such a body is read line by line."""
+        for raw in self._lines.split(data) if self._lines is not None else ():
+            line = raw.strip()
+            if not line:
+                continue
+            if json_of(line) is UNREADABLE:
+                self._lines = None
+                return None
+            if self._recogniser.frame(self._surface, self._head, Frame(b"", line, (), raw)) is not None:
+                self._by_line = True
+                return self._odd(line, whole=True)
+            self.preamble = True
         return None
 
     def _frames(self, data: bytes) -> Finding | None:
@@ -144,6 +177,7 @@ class Reader:
             if document is not None:
                 self._form = Form.DOCUMENT
                 self._document += document + b"".join(raws[number + 1 :]) + self._framer.rest
+                self._lines = None
                 return None
             finding = self._recogniser.frame(self._surface, self._head, frame)
             self._state_usage(frame)

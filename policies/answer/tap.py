@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from policies.answer import usage
-from policies.answer.documents import Form, form_of
+from policies.answer.documents import Form, form_of, lead
 from policies.answer.encodings import Decoder, decoder
 from policies.answer.frames import Frame, Framer, bare_document, parse
 from policies.answer.head import Head
@@ -17,6 +17,8 @@ from policies.calls import Surface
 from policies.findings import Finding
 from policies.kinds import Kind, Wire
 
+LEAD_BYTES = 16
+"""Of a body behind its blanks, by which its form is known."""
 HELD_BACK = 8192
 """Bytes of an unfinished frame that are kept back at most."""
 PAGE_BYTES = 65536
@@ -176,7 +178,7 @@ class Tap:
                 self._through = True
                 return None
         if self._form is None:
-            self._start = (self._start + data)[:64]
+            self._start = lead(self._start + data)[:LEAD_BYTES]
             self._form = form_of(self._start, self._head.media_type)
             if self._form is Form.OPAQUE:
                 self._through = True
@@ -242,7 +244,7 @@ class Tap:
         if self._framer.begins(_ANSWER_START):
             self._passed_of_frame = True
             return self._release(chunk)
-        if tail <= HELD_BACK and self._framer.quiet():
+        if not self._start or (tail <= HELD_BACK and self._framer.quiet()):
             return self._release(chunk)
         if tail > HELD_BACK or (self._encoded and self._kept and len(self._kept) + len(chunk) > HELD_BACK):
             return self._too_long(chunk)
