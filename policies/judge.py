@@ -22,6 +22,10 @@ Ruled = TypeVar("Ruled", Commit, Decision, End)
 
 LONGEST_HOLD_SECONDS = 100.0
 """After the request, re-sends included: Qwen Code gives up at 120 s (measured)."""
+LONGEST_LENGTH = 18
+"""Digits of a content-length that are read; more are no shorter body."""
+FIRST_LOOK_SECONDS = 1.0
+"""After headers that came later than that, in which their first bytes are still judged."""
 BODILESS = frozenset({101, 204, 304})
 DOCUMENTS = frozenset({"", "application/json", "text/html", "text/json", "text/plain"})
 """Media types that are looked at off the generation paths."""
@@ -37,7 +41,7 @@ def reads(ex: Exchange, head: Head) -> bool:
     if role is Role.GENERATION:
         return True
     length = head.get("content-length")
-    long = length.isdecimal() and int(length) > ex.state.settings.hold.bytes
+    long = length.isdecimal() and int(length[:LONGEST_LENGTH]) > ex.state.settings.hold.bytes
     return head.media_type in DOCUMENTS and not long
 
 
@@ -46,7 +50,9 @@ class Judge:
 
     def __init__(self, ex: Exchange, head: Head, now: float) -> None:
         self.ex = ex
-        self.reader = Reader(ex.call.surface, head, ex.state.recogniser, ex.state.settings.hold.bytes)
+        endless = not ex.generation and not head.get("content-length")
+        held = ex.state.settings.hold.bytes
+        self.reader = Reader(ex.call.surface, head, ex.state.recogniser, held, first_only=endless)
         self._headers_at = now
         self._preamble_at: float | None = None
         self._ruled: Decision | End | None = None
@@ -58,9 +64,9 @@ class Judge:
     def deadline(self) -> float:
         """Monotonic seconds at which held headers go out at the latest."""
         hold = self.ex.state.settings.hold
-        if self._preamble_at is None:
-            return min(self._headers_at + hold.silence_seconds, self.ex.started + LONGEST_HOLD_SECONDS)
-        return min(self._preamble_at + hold.seconds, self.ex.started + LONGEST_HOLD_SECONDS)
+        silent = self._preamble_at is None
+        first = self._headers_at + hold.silence_seconds if silent else self._preamble_at + hold.seconds
+        return min(first, max(self.ex.started + LONGEST_HOLD_SECONDS, self._headers_at + FIRST_LOOK_SECONDS))
 
     # -- while it is held -------------------------------------------------------------------------------------
 

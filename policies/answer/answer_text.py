@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
+from policies.answer import documents
+from policies.answer.frames import BOM, frames
 from policies.kinds import Wire
 
 READ_AT_MOST = 1024 * 1024
@@ -14,10 +17,20 @@ READ_AT_MOST = 1024 * 1024
 WRITE_AT_MOST = 256 * 1024
 """Characters of the text."""
 
-_LINE_END = re.compile(r"\r\n|\n|\r")
-
 Piece = tuple[str, str]
 """Which part it belongs to (`text`, `thinking`, `tool NAME`) and a piece of it. Pieces of one part are joined; empty ones begin none."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What earlier frames said that later ones go on from."""
+
+    tools: dict[str, str] = field(default_factory=dict)
+    """The heading of a tool call by its index or id."""
+    calls: Counter[str] = field(default_factory=Counter)
+    """How often each tool was called, by its heading."""
+    grown: dict[str, str | None] = field(default_factory=dict)
+    """A part as far as it was repeated from its beginning; None where its frames hold what is new alone."""
 
 
 def assemble(wire: Wire | str, body: bytes) -> str:
@@ -51,80 +64,68 @@ def _part(parts: list[tuple[str, list[str]]], heading: str) -> list[str]:
 
 def _pieces(wire: str, body: bytes) -> Iterator[Piece]:
     reader = _READERS.get(wire, _any_wire)
-    names: dict[str, str] = {}
+    seen = Seen()
     for value in _objects(body):
         try:
-            yield from ((heading, text) for heading, text in reader(value, names) if text and isinstance(text, str))
+            yield from ((heading, text) for heading, text in reader(value, seen) if text and isinstance(text, str))
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
             continue  # a frame of another shape says nothing
 
 
 def _objects(body: bytes) -> Iterator[dict[str, Any]]:
     """The whole body where it is one JSON object, else the data of each frame; what is no object is left out."""
-    text = body.decode("utf-8", "replace")
-    if (whole := _object(text)) is not None:
+    if (whole := _object(body)) is not None:
         yield whole
         return
-    data: list[str] = []
-    # Not splitlines: JSON may hold U+2028 and its like as they are.
-    for line in (*_LINE_END.split(text), ""):
-        if line.startswith("data:"):
-            data.append(line[5:])
-        elif not line.strip() and data:
-            if (value := _object("\n".join(data))) is not None:
-                yield value
-            data = []
+    for frame in frames(body):
+        if (value := _object(frame.data)) is not None:
+            yield value
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    if not text.lstrip().startswith("{"):
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+def _object(data: bytes) -> dict[str, Any] | None:
+    value = documents.parse(data) if data.removeprefix(BOM).lstrip().startswith(b"{") else None
     return value if isinstance(value, dict) else None
 
 
-def _anthropic(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
+def _anthropic(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
     index = str(value.get("index", ""))
     match value.get("type"):
         case "content_block_start":
-            yield from _anthropic_block(value["content_block"], names, index)
+            yield from _anthropic_block(value["content_block"], seen, index)
         case "content_block_delta":
             delta = value["delta"]
-            yield names.get(index, "text"), delta.get("text", "")
+            yield seen.tools.get(index, "text"), delta.get("text", "")
             yield "thinking", delta.get("thinking", "")
-            yield names.get(index, "tool"), delta.get("partial_json", "")
+            yield seen.tools.get(index, "tool"), delta.get("partial_json", "")
         case "message":
             for number, block in enumerate(value["content"]):
-                yield from _anthropic_block(block, names, str(number))
+                yield from _anthropic_block(block, seen, str(number))
         case _:
             return
 
 
-def _anthropic_block(block: dict[str, Any], names: dict[str, str], index: str) -> Iterator[Piece]:
+def _anthropic_block(block: dict[str, Any], seen: Seen, index: str) -> Iterator[Piece]:
     if "name" in block:
-        names[index] = _tool(block["name"], names)
+        seen.tools[index] = _tool(block["name"], seen)
         if block.get("input"):
-            yield names[index], json.dumps(block["input"], ensure_ascii=False)
+            yield seen.tools[index], json.dumps(block["input"], ensure_ascii=False)
     yield "text", block.get("text", "")
     yield "thinking", block.get("thinking", "")
 
 
-def _openai(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
+def _openai(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
     for choice in value["choices"]:
         delta = choice.get("delta") or choice.get("message") or {}
         yield "thinking", delta.get("reasoning_content") or delta.get("reasoning") or ""
         yield "text", _content(delta.get("content"))
         for number, call in enumerate(delta.get("tool_calls") or ()):
             index, function = str(call.get("index", number)), call.get("function") or {}
-            if function.get("name") and index not in names:
-                names[index] = _tool(function["name"], names)
-            yield names.get(index, "tool"), function.get("arguments") or ""
+            if function.get("name") and index not in seen.tools:
+                seen.tools[index] = _tool(function["name"], seen)
+            yield seen.tools.get(index, "tool"), function.get("arguments") or ""
 
 
-def _responses(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
+def _responses(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
     kind = value.get("type", "")
     match kind:
         case "response.output_text.delta" | "response.refusal.delta":
@@ -132,17 +133,17 @@ def _responses(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
         case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
             yield "thinking", value["delta"]
         case "response.output_item.added" if value["item"].get("name"):
-            names[str(value["item"].get("id"))] = _tool(value["item"]["name"], names)
+            seen.tools[str(value["item"].get("id"))] = _tool(value["item"]["name"], seen)
         case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
-            yield names.get(str(value.get("item_id")), "tool"), value["delta"]
+            yield seen.tools.get(str(value.get("item_id")), "tool"), value["delta"]
         case "" if value.get("object") == "response":
             for item in value["output"]:
                 if item.get("name"):
-                    yield _tool(item["name"], names), item.get("arguments") or item.get("input") or ""
+                    yield _tool(item["name"], seen), item.get("arguments") or item.get("input") or ""
                 yield "thinking" if item.get("type") == "reasoning" else "text", _content(item.get("content"))
 
 
-def _qwen_web(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
+def _qwen_web(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
     for choice in value["choices"]:
         delta = choice.get("delta") or choice.get("message") or {}
         phase = str(delta.get("phase") or "answer")
@@ -150,44 +151,52 @@ def _qwen_web(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
         yield heading, _content(delta.get("content"))
         if phase == "thinking_summary":
             thought = (delta.get("extra") or {}).get("summary_thought") or {}
-            yield from _grown(heading, "\n".join(map(str, thought.get("content") or ())), names)
+            yield from _grown(heading, "\n".join(map(str, thought.get("content") or ())), seen)
         if function := delta.get("function_call"):
             yield f"tool {function.get('name') or ''}".strip(), function.get("arguments") or ""
 
 
-def _zai_web(value: dict[str, Any], _names: dict[str, str]) -> Iterator[Piece]:
+def _zai_web(value: dict[str, Any], _seen: Seen) -> Iterator[Piece]:
     data = value["data"]
     heading = "thinking" if data.get("phase") == "thinking" else "text"
     yield heading, data.get("delta_content") or data.get("edit_content") or data.get("content") or ""
 
 
-def _native(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
+def _native(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
     output = value["output"]
-    yield from _grown("text", output.get("text") or "", names)
+    yield from _grown("text", output.get("text") or "", seen)
     for choice in output.get("choices") or ():
         message = choice["message"]
-        yield from _grown("thinking", message.get("reasoning_content") or "", names)
-        yield from _grown("text", _content(message.get("content")), names)
+        yield from _grown("thinking", message.get("reasoning_content") or "", seen)
+        yield from _grown("text", _content(message.get("content")), seen)
         for call in message.get("tool_calls") or ():
             function = call["function"]
             yield f"tool {function.get('name') or ''}".strip(), function.get("arguments") or ""
 
 
-def _any_wire(value: dict[str, Any], names: dict[str, str]) -> Iterator[Piece]:
+def _any_wire(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
     if "choices" in value:
-        yield from _openai(value, names)
+        yield from _openai(value, seen)
     elif str(value.get("type", "")).startswith("response."):
-        yield from _responses(value, names)
+        yield from _responses(value, seen)
     else:
-        yield from _anthropic(value, names)
+        yield from _anthropic(value, seen)
 
 
-def _grown(heading: str, text: str, seen: dict[str, str]) -> Iterator[Piece]:
-    """What is new in a part that each frame may repeat from its beginning (DashScope without `incremental_output`)."""
-    so_far = seen.get(heading, "")
-    new = text[len(so_far) :] if so_far and text.startswith(so_far) else text
-    seen[heading] = so_far + new
-    yield heading, new
+def _grown(heading: str, text: str, seen: Seen) -> Iterator[Piece]:
+    """What is new in a part that each frame may repeat from its beginning (DashScope without `incremental_output`).
+
+    Once a frame does not repeat what came before it, none of that part does.
+    """
+    so_far = seen.grown.get(heading, "")
+    if not text:
+        return
+    if so_far is None or not text.startswith(so_far):
+        seen.grown[heading] = None
+        yield heading, text
+    else:
+        seen.grown[heading] = text
+        yield heading, text[len(so_far) :]
 
 
 def _content(content: object) -> str:
@@ -197,14 +206,15 @@ def _content(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _tool(name: object, names: dict[str, str]) -> str:
+def _tool(name: object, seen: Seen) -> str:
     """A heading of its own for each call, since the same tool may be called twice."""
     heading = f"tool {name}"[:80]
-    again = sum(1 for other in names.values() if other == heading or other.startswith(f"{heading} #"))
-    return f"{heading} #{again + 1}" if again else heading
+    seen.calls[heading] += 1
+    calls = seen.calls[heading]
+    return heading if calls == 1 else f"{heading} #{calls}"
 
 
-_READERS: dict[str, Callable[[dict[str, Any], dict[str, str]], Iterator[Piece]]] = {
+_READERS: dict[str, Callable[[dict[str, Any], Seen], Iterator[Piece]]] = {
     Wire.ANTHROPIC: _anthropic,
     Wire.OPENAI: _openai,
     Wire.RESPONSES: _responses,

@@ -1,25 +1,57 @@
-"""Bodies as JSON or as events, read so that nothing odd in them raises."""
+"""What form a body has, and its JSON, read so that nothing odd in it raises."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from enum import StrEnum
 
 import msgspec
 
-from policies.answer.frames import BOM, Frame
+from policies.answer.frames import BOM
 
 UNREADABLE = object()
 """What :func:`parse` gives for bytes that are no JSON; None is a JSON value."""
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(")?|[{}\[\],]', re.DOTALL)
 """A string that is not closed reaches to the end of the text, so that no start is tried twice."""
-_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data:|event:|id:|: |:HTTP_STATUS)")
 _CLOSER = {"{": "}", "[": "]"}
 _BRACKETS = frozenset(_CLOSER.values())
 DEEPEST = 200
 """Brackets within brackets in a document that was cut; no envelope goes deeper."""
+_STARTERS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_LONGEST = max(map(len, _STARTERS))
+_DOCUMENT_TYPES = ("application/json", "text/html", "application/problem+json")
+
+
+class Form(StrEnum):
+    DOCUMENT = "document"
+    """JSON or HTML: judged as a whole."""
+    STREAM = "stream"
+    """Server-sent events: judged frame by frame."""
+    OPAQUE = "opaque"
+    """Anything else: nothing to judge."""
+
+
+def lead(start: bytes) -> bytes:
+    """A body without the byte order mark and the blanks before its first sign."""
+    return start.removeprefix(BOM).lstrip(b" \t\r\n")
+
+
+def form_of(start: bytes, media_type: str) -> Form | None:
+    """The form of a body that starts so, whatever it calls itself; None while that is open (blank, half a field name)."""
+    begun = lead(start)
+    if not begun or (len(begun) < len(BOM) and BOM.startswith(begun)):
+        return None
+    if begun[:1] in b"{[<":
+        return Form.DOCUMENT
+    if begun.startswith(_STARTERS):
+        return Form.STREAM
+    if len(begun) < _LONGEST and any(starter.startswith(begun) for starter in _STARTERS):
+        return None
+    if media_type == "text/event-stream":
+        return Form.STREAM
+    return Form.DOCUMENT if media_type in _DOCUMENT_TYPES else Form.OPAQUE
 
 
 def parse(data: bytes) -> object:
@@ -90,24 +122,6 @@ def _complete(text: str) -> int:
         ):
             end = token.end()
     return end
-
-
-def is_events(data: bytes) -> bool:
-    """True for a body that is server-sent events under whatever content type."""
-    return _EVENTS.match(data) is not None
-
-
-def events(data: bytes) -> Iterator[Frame]:
-    """Splits a whole body into its events; for bodies, not for streams."""
-    text = data.removeprefix(BOM).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    for block in text.split(b"\n\n"):
-        fields: dict[bytes, list[bytes]] = {b"data": [], b"event": [], b"": []}
-        for line in block.split(b"\n"):
-            name, _, value = line.partition(b":")
-            fields.setdefault(name, []).append(value.removeprefix(b" "))
-        if block.strip():
-            event = fields[b"event"][-1] if fields[b"event"] else b""
-            yield Frame(event, b"\n".join(fields[b"data"]), tuple(fields[b""]), block + b"\n\n")
 
 
 def _no_number(_: str) -> None:

@@ -14,8 +14,13 @@ REQUEST_LIMIT = 32 << 20
 
 MOST_CODINGS = 4
 """A body that was encoded more often than this is not read: each layer costs memory, and a header can name a thousand."""
+MOST_MEMBERS = 256
+MEMBER_BYTES = 64
+"""Members of one body that may hold nothing, and decoded bytes for which one more is read: what has more is broken."""
+EXPANSION = 256
+"""Decoded bytes of a stream that are looked at for each byte that came, beyond the limit itself."""
 _SLICE = 64
-"""Bytes fed at a time to a decoder that cannot bound its output."""
+"""Bytes fed at first, and at a time to a decoder that cannot bound its output."""
 _WINDOW_LOG = 23
 """zstd on the web needs no window above 8 MiB (RFC 9659)."""
 
@@ -42,24 +47,68 @@ class Stage(Protocol):
     def decode(self, data: bytes, room: int) -> bytes: ...
 
 
-class _Gzip:
-    """One or more gzip members; zero padding or anything else after the last is ignored."""
+class _Members:
+    """A body of one or more members in a row.
+
+    They are counted, since a new one costs more than its bytes; and each is fed in pieces that grow, so that what lies
+    behind a short one is not copied once for each.
+    """
+
+    begins = b""
+    """How a member begins; anything else after the first is padding and ends the body. Empty where nothing may stand there."""
+    grows = True
+    """False for a decoder that cannot bound its output."""
 
     def __init__(self) -> None:
-        self._member = zlib.decompressobj(31)
+        self._member = self._new()
+        self._members = 1
+        self._given = 0
         self._done = False
+
+    def _new(self) -> Any:
+        raise NotImplementedError
+
+    def _feed(self, piece: memoryview, room: int) -> bytes:
+        raise NotImplementedError
 
     def decode(self, data: bytes, room: int) -> bytes:
         out = bytearray()
-        while data and not self._done and len(out) < room:
+        view, at, step = memoryview(data), 0, _SLICE
+        while at < len(view) and not self._done and len(out) < room:
+            if self._member.eof and not self._next(view[at : at + 1]):
+                break
+            piece = view[at : at + step]
+            decoded = self._feed(piece, room - len(out))
+            out += decoded
+            self._given += len(decoded)
+            at += len(piece)
             if self._member.eof:
-                if not data.startswith(b"\x1f"):
-                    self._done = True
-                    break
-                self._member = zlib.decompressobj(31)
-            out += self._member.decompress(data, room - len(out))
-            data = self._member.unused_data if self._member.eof else b""
+                at, step = at - len(self._member.unused_data), _SLICE
+            elif self.grows:
+                step *= 2
         return bytes(out)
+
+    def _next(self, first: memoryview) -> bool:
+        if self.begins and first != self.begins:
+            self._done = True
+            return False
+        self._members += 1
+        if self._members > MOST_MEMBERS + self._given // MEMBER_BYTES:
+            raise ValueError("members of nothing")
+        self._member = self._new()
+        return True
+
+
+class _Gzip(_Members):
+    """One or more gzip members; zero padding or anything else after the last is ignored."""
+
+    begins = b"\x1f"
+
+    def _new(self) -> Any:
+        return zlib.decompressobj(31)
+
+    def _feed(self, piece: memoryview, room: int) -> bytes:
+        return bytes(self._member.decompress(piece, room))
 
 
 class _Deflate:
@@ -99,32 +148,22 @@ class _Brotli:
         return bytes(out)
 
 
-class _Zstd:
+class _Zstd(_Members):
     """One or more zstd frames. zstandard has no output bound: a slice there yields at most 2 MiB."""
 
+    grows = _ZSTD_BOUNDS
+
     def __init__(self) -> None:
-        self._frame = self._new()
+        self._context = None if _ZSTD_BOUNDS else _ZSTD.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
+        super().__init__()
 
-    @staticmethod
-    def _new() -> Any:
-        if _ZSTD_BOUNDS:
-            return _ZSTD.ZstdDecompressor(options={_ZSTD.DecompressionParameter.window_log_max: _WINDOW_LOG})
-        return _ZSTD.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG).decompressobj()
+    def _new(self) -> Any:
+        if self._context is not None:
+            return self._context.decompressobj()
+        return _ZSTD.ZstdDecompressor(options={_ZSTD.DecompressionParameter.window_log_max: _WINDOW_LOG})
 
-    def decode(self, data: bytes, room: int) -> bytes:
-        out = bytearray()
-        while data and len(out) < room:
-            if self._frame.eof:
-                self._frame = self._new()
-            if _ZSTD_BOUNDS:
-                out += self._frame.decompress(data, max_length=room - len(out))
-                data = self._frame.unused_data if self._frame.eof else b""
-            else:
-                piece, data = data[:_SLICE], data[_SLICE:]
-                out += self._frame.decompress(piece)
-                if self._frame.eof:
-                    data = self._frame.unused_data + data
-        return bytes(out)
+    def _feed(self, piece: memoryview, room: int) -> bytes:
+        return bytes(self._member.decompress(piece, room) if _ZSTD_BOUNDS else self._member.decompress(piece))
 
 
 def _sliced(process: Callable[[bytes], bytes], data: bytes, room: int) -> bytes:
@@ -146,7 +185,7 @@ STAGES: dict[str, Callable[[], Stage]] = {
 
 
 class Decoder:
-    """Decodes what it is fed, at most ``limit`` bytes in all, or since the last ``renew``.
+    """Decodes what it is fed, at most ``limit`` bytes in all, and more with each ``renew``.
 
     A broken body sets ``broken``, a long one ``limit_reached``; nothing comes after either. Never raises.
     """
@@ -177,9 +216,9 @@ class Decoder:
         self._room -= len(data)
         return data
 
-    def renew(self) -> None:
-        """Counts the limit anew: the tap bounds each chunk, not the stream."""
-        self._room = self._limit
+    def renew(self, came: int) -> None:
+        """Makes room for what so many bytes may hold: the tap bounds what comes out by what came in, not the stream."""
+        self._room = min(self._limit, self._room + EXPANSION * came)
 
 
 def decoder(content_encoding: str, limit: int = ANSWER_LIMIT) -> Decoder | None:

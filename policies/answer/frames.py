@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -14,6 +15,10 @@ TAIL_LIMIT = 1 << 20
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
 _LOOK_BACK = 3
 """A boundary is at most four bytes long."""
+_SPEAKS = re.compile(rb"[\r\n][^:\r\n]")
+"""The start of a line that is neither blank nor a comment."""
+_COMMENT_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*:[^\r\n]*[\r\n]")
+_BARE = re.compile(rb"^[ \t]*[{\[<]", re.MULTILINE)
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -46,19 +51,39 @@ def parse(raw: bytes) -> Frame:
     return Frame(event, b"\n".join(data), tuple(comments), raw)
 
 
-class Framer:
-    """Cuts a stream into frames. What it gives, put together with ``rest``, is what it was fed.
+def bare_document(frame: Frame) -> bytes | None:
+    """The document that stands without ``data:`` where a frame should (an error after keep-alive comments)."""
+    where = _BARE.search(frame.raw.replace(b"\r", b"\n"))
+    if where is None or (frame.data and b"data:" in frame.raw[: where.start()]):
+        return None
+    return frame.raw[where.start() :]
 
-    A frame longer than ``limit`` bytes makes it give up: ``overrun`` is True, nothing is kept and nothing comes any more.
+
+def frames(body: bytes) -> Iterator[Frame]:
+    """The frames of a whole body; the last one may lack its blank line. Blank ones are left out."""
+    framer = Framer(len(body))
+    for raw in (*framer.split(body), framer.rest):
+        if not raw.isspace() and raw:
+            yield parse(raw)
+
+
+class Framer:
+    """Cuts a stream into frames, or with ``lines`` into its lines. What it gives, with ``rest``, is what it was fed.
+
+    Every byte is looked at once, however it comes. A frame longer than ``limit`` bytes makes it give up: ``overrun`` is
+    True, nothing is kept and nothing comes any more.
     """
 
-    __slots__ = ("_buffer", "_carriage", "_limit", "_seen", "overrun")
+    __slots__ = ("_buffer", "_carriage", "_heard", "_limit", "_lines", "_seen", "_speaks", "overrun")
 
-    def __init__(self, limit: int = TAIL_LIMIT) -> None:
+    def __init__(self, limit: int = TAIL_LIMIT, *, lines: bool = False) -> None:
         self._buffer = bytearray()
         self._seen = 0
+        self._heard = 0  # bytes of the tail that ``quiet`` has looked at
+        self._speaks = False  # among them the start of a line that is neither blank nor a comment
         self._carriage = False
         self._limit = limit
+        self._lines = lines
         self.overrun = False
 
     def split(self, chunk: bytes) -> list[bytes]:
@@ -82,6 +107,8 @@ class Framer:
 
     def _boundary(self, buffer: bytes | bytearray, start: int) -> int:
         """Where the frame ends; 0 where it does not. A stream without any CR, the usual one, needs no pattern."""
+        if self._lines:
+            return buffer.find(b"\n", start) + 1
         if not self._carriage:
             at = buffer.find(b"\n\n", start)
             return at + 2 if at >= 0 else 0
@@ -94,6 +121,8 @@ class Framer:
                 del self._buffer[:start]
         else:
             self._buffer += memoryview(buffer)[start:]
+        if start:
+            self._heard, self._speaks = 0, False
         self._seen = len(self._buffer)
         if self._seen > self._limit:
             self.overrun = True
@@ -110,5 +139,21 @@ class Framer:
         return len(self._buffer)
 
     def begins(self, pattern: re.Pattern[bytes]) -> bool:
-        """True where the unfinished tail begins as ``pattern`` says; copies nothing."""
+        """True where the unfinished tail begins as ``pattern`` says, which must be of bounded length; copies nothing."""
         return pattern.match(self._buffer) is not None
+
+    def has_comment(self, chunk: bytes) -> bool:
+        """True where the unfinished tail begins with a whole comment line; ``chunk`` came last, and may have ended it."""
+        return (b"\n" in chunk or b"\r" in chunk) and _COMMENT_LINE.match(self._buffer) is not None
+
+    def quiet(self) -> bool:
+        """True where the unfinished tail is nothing but blank and whole comment lines; looks at what is new of it."""
+        buffer, heard = self._buffer, self._heard
+        if not buffer or (len(buffer) < len(BOM) and BOM.startswith(buffer)):
+            return not buffer
+        if not self._speaks:
+            at = len(BOM) if buffer.startswith(BOM) else 0
+            begun = heard <= at < len(buffer) and buffer[at] not in b":\r\n"
+            self._speaks = begun or _SPEAKS.search(buffer, max(at, heard - 1)) is not None
+            self._heard = len(buffer)
+        return not self._speaks and buffer[-1] in b"\r\n"

@@ -6,23 +6,22 @@ Commit: every byte that was held goes through ``tap``, then every chunk as it co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from policies.answer import usage
-from policies.answer.bodies import Form, Recogniser, bare_document, form_of
+from policies.answer.documents import UNREADABLE, Form, form_of, lead
+from policies.answer.documents import parse as json_of
 from policies.answer.encodings import decoder
-from policies.answer.frames import BOM, Frame, Framer, parse
+from policies.answer.frames import Frame, Framer, bare_document, parse
 from policies.answer.head import Head
-from policies.answer.tap import Tap, Tapped
+from policies.answer.tap import Recogniser, Tap, Tapped
 from policies.calls import Surface
 from policies.findings import Finding
 from policies.kinds import Kind
 
 __all__ = ["Reader", "Recogniser", "Tapped"]
 
-_COMMENT_LINE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*:[^\r\n]*[\r\n]")
 _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 """What the hold may say of an answer that the tap still has to watch."""
 
@@ -30,17 +29,30 @@ _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 class Reader:
     """One answer of one attempt. Keeps at most ``hold_bytes`` of a document and one unfinished frame of a stream."""
 
-    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser, hold_bytes: int = 262144) -> None:
+    def __init__(
+        self,
+        surface: Surface,
+        head: Head,
+        recogniser: Recogniser,
+        hold_bytes: int = 262144,
+        *,
+        first_only: bool = False,
+    ) -> None:
+        """``first_only``: what the first chunk shows decides, since nothing says how much there is to come."""
         self._surface = surface
         self._head = head
         self._recogniser = recogniser
         self._hold_bytes = hold_bytes
+        self._first_only = first_only
         self._decoder = decoder(head.get("content-encoding"))
         self._taken = 0
         self._decoded = 0
         self._form: Form | None = None
         self._start = b""
         self._document = bytearray()
+        self._lines: Framer | None = Framer(hold_bytes, lines=True)
+        """Of a document that may be one a line; None once it is not."""
+        self._by_line = False
         self._framer = Framer()
         self._usage: int | None = None
         self._tap: Tap | None = None
@@ -48,7 +60,7 @@ class Reader:
         self.early: Finding | None = recogniser.head(surface, head)
         """What status and headers alone say."""
         self.preamble = False
-        """At least one comment, ping or preamble frame has come."""
+        """At least one comment, ping, preamble frame or keep-alive blank has come."""
         self.decided: Finding | None = None
 
     @property
@@ -56,12 +68,6 @@ class Reader:
         """An answer has been seen, in the hold or after it."""
         tapped = self._tap is not None and self._tap.answered
         return tapped or (self.decided is not None and self.decided.kind is Kind.ANSWER)
-
-    @property
-    def ended(self) -> Finding | None:
-        """What a finish_reason or stop_reason said, where it says more than that the answer is over."""
-        held = self.decided if self.decided is not None and self.decided.ends_answer else None
-        return (self._tap.ended if self._tap else None) or held
 
     @property
     def usage_input(self) -> int | None:
@@ -87,7 +93,7 @@ class Reader:
         if finding is not None:
             return self._decide(finding)
         stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun
-        if stuck or max(self._taken, self._decoded) > self._hold_bytes:
+        if stuck or max(self._taken, self._decoded) > self._hold_bytes or (self._first_only and self._form is not None):
             if self._form is Form.DOCUMENT:
                 self._through = True
             return self.cap()
@@ -112,7 +118,9 @@ class Reader:
 
     def tap(self, chunk: bytes) -> Tapped:
         if self._tap is None:
-            self._tap = Tap(self._surface, self._head, self._recogniser, through=self._through)
+            self._tap = Tap(
+                self._surface, self._head, self._recogniser, through=self._through, lines=self._by_line
+            )
         return self._tap.tap(chunk)
 
     @property
@@ -132,16 +140,33 @@ class Reader:
 
     def _read(self, data: bytes) -> Finding | None:
         if self._form is None:
-            data = self._start + data
+            data = lead(self._start + data)
             self._form = form_of(data, self._head.media_type)
-            self._start = data if self._form is None and data.strip() else b""
+            self._start = data if self._form is None else b""
+            self.preamble = not data
         if self._form is Form.STREAM:
             return self._frames(data)
         if self._form is Form.OPAQUE:
             self._through = True
             return self._recogniser.document(self._surface, self._head, data, whole=False)
         if self._form is Form.DOCUMENT:
-            self._document += data if self._document else data.removeprefix(BOM).lstrip()
+            self._document += data
+            return self._line(data)
+        return None
+
+    def _line(self, data: bytes) -> Finding | None:
+        """What the first line says that is a JSON document of its own and no preamble: such a body is read line by line."""
+        for raw in self._lines.split(data) if self._lines is not None else ():
+            line = raw.strip()
+            if not line:
+                continue
+            if json_of(line) is UNREADABLE:
+                self._lines = None
+                return None
+            if self._recogniser.frame(self._surface, self._head, Frame(b"", line, (), raw)) is not None:
+                self._by_line = True
+                return self._odd(line, whole=True)
+            self.preamble = True
         return None
 
     def _frames(self, data: bytes) -> Finding | None:
@@ -152,13 +177,14 @@ class Reader:
             if document is not None:
                 self._form = Form.DOCUMENT
                 self._document += document + b"".join(raws[number + 1 :]) + self._framer.rest
+                self._lines = None
                 return None
             finding = self._recogniser.frame(self._surface, self._head, frame)
             self._state_usage(frame)
             if finding is not None:
                 return finding
             self.preamble = True
-        if not self.preamble and len(self._framer) and self._framer.begins(_COMMENT_LINE):
+        if not self.preamble and self._framer.has_comment(data):
             self.preamble = True
         return None
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from policies.answer import usage
-from policies.answer.bodies import Form, Recogniser, bare_document, form_of
+from policies.answer.documents import Form, form_of, lead
 from policies.answer.encodings import Decoder, decoder
-from policies.answer.frames import Frame, Framer, parse
+from policies.answer.frames import Frame, Framer, bare_document, parse
 from policies.answer.head import Head
 from policies.calls import Surface
 from policies.findings import Finding
 from policies.kinds import Kind, Wire
 
+LEAD_BYTES = 16
+"""Of a body behind its blanks, by which its form is known."""
 HELD_BACK = 8192
 """Bytes of an unfinished frame that are kept back at most."""
 PAGE_BYTES = 65536
 """Of a page in a stream, that are looked at."""
+PAGE_GROWTH = 1.25
+"""How much longer than at its last look a page in a stream has to be for another, so that all looks cost a few times one."""
 STOPPING = frozenset({Kind.CHALLENGE, Kind.OVERLOAD, Kind.RATE_LIMIT})
 """What closes a stream that has begun; any other refusal passes as it is."""
 
@@ -38,15 +44,28 @@ ANSWER_STARTS: tuple[tuple[bytes, str], ...] = (
     (rb'data: ?\{"response\.(?:created|info)"', "Rfym21/Qwen2API"),
     (rb'data: ?\{"type": ?"chat:completion", ?"data": ?\{"delta_content"', "z.ai web clients"),
     (rb'data: ?\{"output": ?', "help.aliyun.com native streaming"),
-    (rb"(?:id: ?\d+\r?\n)event: ?result", "help.aliyun.com native streaming"),
+    (rb"(?:id: ?\d{1,20}\r?\n)event: ?result", "help.aliyun.com native streaming"),
     (rb"data: ?\[DONE\]", "platform.openai.com chat streaming"),
 )
 """How the frames of an answer begin: such a frame passes before it is whole. With where the form is known from."""
 
 _ANSWER_START = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:" + b"|".join(row for row, _ in ANSWER_STARTS) + rb")")
 
-_QUIET = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::[^\r\n]*[\r\n]+)*\Z")
-"""Nothing but blank and whole comment lines so far: they pass, whatever follows."""
+
+class Recogniser(Protocol):
+    """What reading an answer asks of ``refusal/``, which stands above and knows frames and heads: the wall is this contract."""
+
+    def head(self, surface: Surface, head: Head) -> Finding | None:
+        """What status and headers alone say."""
+
+    def document(self, surface: Surface, head: Head, body: bytes, *, whole: bool) -> Finding:
+        """A JSON, HTML or other body; not ``whole`` where it was cut or is longer than what is held."""
+
+    def frame(self, surface: Surface, head: Head, frame: Frame) -> Finding | None:
+        """One frame: None for a keep-alive or preamble, else the first answer or the refusal."""
+
+    def suspicion(self, surface: Surface) -> Callable[[bytes], bool]:
+        """Cheap, on bytes: gives False where neither a refusal nor an ending that means one can be in them."""
 
 
 class Tapped(msgspec.Struct, frozen=True):
@@ -65,8 +84,10 @@ _NOTHING = Tapped()
 class Tap:
     """Watches one body from its first byte, the held ones included."""
 
-    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser, *, through: bool = False) -> None:
-        """``through``: the body is judged already."""
+    def __init__(
+        self, surface: Surface, head: Head, recogniser: Recogniser, *, through: bool = False, lines: bool = False
+    ) -> None:
+        """``through``: the body is judged already. ``lines``: each line is a document of its own (NDJSON)."""
         self._surface = surface
         self._head = head
         self._recogniser = recogniser
@@ -74,23 +95,24 @@ class Tap:
         encoding = head.get("content-encoding")
         self._decoder: Decoder | None = decoder(encoding) if encoding else None
         self._encoded = bool(encoding) and encoding.strip().lower() != "identity"
-        self._framer = Framer()
+        self._lines = lines
+        self._framer = Framer(lines=lines)
         self._start = b""
         self._form: Form | None = None
         self._passed_of_frame = False
-        self._kept = b""
+        self._kept = bytearray()
         self._closed = False
-        self._page = b""  # of a page that stands bare among the frames, as far as it has come
+        self._page = bytearray()  # of a page that stands bare among the frames, as far as it has come
+        self._page_judged = 0  # bytes of it, at the last look
         # An answer with a status of its own has told the truth already.
         self._through = through or head.status >= 400 or (self._encoded and self._decoder is None)
         self.answered = False
-        self.ended: Finding | None = None
         self.usage_input: int | None = None
 
     @property
     def kept_back(self) -> bytes:
         """Raw bytes that came and have not gone on yet."""
-        return self._kept
+        return bytes(self._kept)
 
     def tap(self, chunk: bytes) -> Tapped:
         if self._closed or not chunk:
@@ -133,23 +155,30 @@ class Tap:
         if self._closed:
             return _NOTHING
         tail = self._framer.rest
-        finding = self._look(tail) if tail and not self._through else None
+        finding = None
+        if not self._through:
+            finding = (self._look(tail) if tail else None) or self._look_at_page(last=True)
         if finding is None:
             return self._release(b"")
         self._closed = True
-        return Tapped((), finding, withheld=self._encoded or self._passed_of_frame)
+        return Tapped((), finding, withheld=self._unspoken or self._passed_of_frame)
+
+    @property
+    def _unspoken(self) -> bool:
+        """No event of ours can be put into such a body."""
+        return self._encoded or self._lines
 
     def _plain(self, chunk: bytes) -> bytes | None:
         """The decoded chunk; None where nothing is to be watched from here on."""
         data = chunk
         if self._decoder is not None and self._encoded:
-            self._decoder.renew()
+            self._decoder.renew(len(chunk))
             data = self._decoder.feed(chunk)
             if self._decoder.broken or self._decoder.limit_reached:
                 self._through = True
                 return None
         if self._form is None:
-            self._start = (self._start + data)[:64]
+            self._start = lead(self._start + data)[:LEAD_BYTES]
             self._form = form_of(self._start, self._head.media_type)
             if self._form is Form.OPAQUE:
                 self._through = True
@@ -165,27 +194,38 @@ class Tap:
         frame = parse(raw)
         if near:
             self.usage_input = max(usage.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
-        document = self._bare(frame) if suspicious or self._page else None
+        document = bare_document(frame) if suspicious or self._page else None
+        if self._page or (document is not None and document[:1] == b"<" and not frame.data):
+            finding = self._of_page(frame)
+            if finding is not None or not frame.data:
+                return finding
         if document is not None:
-            finding: Finding | None = self._recogniser.document(self._surface, self._head, document, whole=True)
-        else:
-            finding = self._recogniser.frame(self._surface, self._head, frame)
+            return self._noted(self._recogniser.document(self._surface, self._head, document, whole=True))
+        return self._noted(self._recogniser.frame(self._surface, self._head, frame))
+
+    def _noted(self, finding: Finding | None) -> Finding | None:
         if finding is None:
             return None
         self.answered = self.answered or finding.kind is Kind.ANSWER
-        if finding.ends_answer:
-            self.ended = finding
-            return None
-        return finding if finding.kind in STOPPING else None
+        return finding if finding.kind in STOPPING and not finding.ends_answer else None
 
-    def _bare(self, frame: Frame) -> bytes | None:
-        """A bare document; of a page all that has come: a blank line in its script looks like the end of a frame."""
-        document = bare_document(frame)
-        if frame.data:
-            self._page = b""
-        elif self._page or (document is not None and document[:1] == b"<"):
-            document = self._page = (self._page + frame.raw)[:PAGE_BYTES]
-        return document
+    def _of_page(self, frame: Frame) -> Finding | None:
+        """A piece of a page, in whose script a blank line looks like the end of a frame; data ends the page."""
+        if not frame.data:
+            self._page += frame.raw[: PAGE_BYTES - len(self._page)]
+            return self._look_at_page(last=False)
+        finding = self._look_at_page(last=True)
+        self._page, self._page_judged = bytearray(), 0
+        return finding
+
+    def _look_at_page(self, *, last: bool) -> Finding | None:
+        """The whole page so far, judged again only once it has grown by a part of itself, and at its end or its bound."""
+        size = len(self._page)
+        due = last or size == PAGE_BYTES or size >= self._page_judged * PAGE_GROWTH
+        if size == self._page_judged or not due:
+            return None
+        self._page_judged = size
+        return self._noted(self._recogniser.document(self._surface, self._head, bytes(self._page), whole=True))
 
     def _close(self, chunk: bytes, raws: list[bytes], passed: int, finding: Finding) -> Tapped:
         """Ends with the last of ``raws``, ``passed`` bytes of the first of which are with the client already."""
@@ -194,7 +234,8 @@ class Tap:
             return Tapped(finding=finding, withheld=True)
         if len(raws) > 1 or not self._passed_of_frame:
             raws = raws[:-1]  # a frame that has begun to pass is passed to its end: the error frame needs a clean line
-        return Tapped(self._chunks((self._kept + chunk)[: sum(map(len, raws)) - passed] if raws else b""), finding)
+        passing = bytes(self._kept + chunk)[: sum(map(len, raws)) - passed] if raws else b""
+        return Tapped(self._chunks(passing), finding, withheld=self._lines)
 
     def _go_on(self, chunk: bytes) -> Tapped:
         tail = len(self._framer)
@@ -203,17 +244,18 @@ class Tap:
         if self._framer.begins(_ANSWER_START):
             self._passed_of_frame = True
             return self._release(chunk)
-        if tail <= HELD_BACK and self._framer.begins(_QUIET):
+        if not self._start or (tail <= HELD_BACK and self._framer.quiet()):
             return self._release(chunk)
         if tail > HELD_BACK or (self._encoded and self._kept and len(self._kept) + len(chunk) > HELD_BACK):
             return self._too_long(chunk)
         if self._encoded:
             self._kept += chunk
             return _NOTHING
-        whole = self._kept + chunk if self._kept else chunk
-        keep = max(len(whole) - tail, 0)  # of an unfinished frame, comment lines may be with the client already
-        self._kept = whole[keep:]
-        return Tapped(self._chunks(whole[:keep]))
+        self._kept += chunk
+        let_go = max(len(self._kept) - tail, 0)  # of an unfinished frame, comment lines may be with the client already
+        passing = bytes(self._kept[:let_go])
+        del self._kept[:let_go]
+        return Tapped(self._chunks(passing))
 
     def _too_long(self, chunk: bytes) -> Tapped:
         """More than may be held back: a page that shows its markers by now is told, all else goes on."""
@@ -226,15 +268,15 @@ class Tap:
                     self._closed = True
                     if self._encoded:
                         return Tapped(finding=finding, withheld=True)
-                    return Tapped(self._chunks((self._kept + chunk)[: -len(tail)]), finding)
+                    return Tapped(self._chunks(bytes(self._kept + chunk)[: -len(tail)]), finding, withheld=self._lines)
         self._passed_of_frame = True
         return self._release(chunk)
 
     def _release(self, chunk: bytes) -> Tapped:
         if not self._kept:
             return Tapped((chunk,) if chunk else ())
-        kept, self._kept = self._kept, b""
-        return Tapped(self._chunks(kept + chunk))
+        kept, self._kept = self._kept, bytearray()
+        return Tapped(self._chunks(bytes(kept + chunk)))
 
     @staticmethod
     def _chunks(data: bytes) -> tuple[bytes, ...]:

@@ -36,7 +36,7 @@ DEPTH = 5
 MESSAGE_CHARACTERS = 8192
 
 _BRACKETS = re.compile(r"\s*\[(\w{3,6})\]\s*(?:\[(.*)|(.*))", re.DOTALL)
-_REQUEST_ID = re.compile(r"\]\s*\[[^\[\]]*\]?\s*$")
+_REQUEST_ID = re.compile(r"\]\s*\[[^\[\]]*+\]?\s*$")
 _COLON_STATUS = re.compile(r"[:：]\s*\[([45]\d\d)\]\s*(\S.*)", re.DOTALL)
 _ALGORITHM = re.compile(r"\s*<(\d{3,8})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re.DOTALL)
 _WRAPPED = re.compile(

@@ -204,6 +204,7 @@ def challenge(head: Head, data: bytes) -> PageRow | None:
 def read(text: str) -> Page:
     """The elements of a page, in one pass."""
     page, words = Page(), []
+    apart: dict[str, list[str]] = {"textarea": [], "style": []}
     for name, attributes, inner, before in _elements(text):
         words.append(before)
         values = {
@@ -213,10 +214,13 @@ def read(text: str) -> Page:
         if element := values.get("id"):
             page.ids.add(element)
         _take(page, name, values, inner)
+        if name in apart:
+            apart[name].append(inner)
         if name in _QUOTED:
             words.append(inner)
     shown = _ENDLESS_REFERENCE.sub("\ufffd", " ".join(words))  # html.unescape raises at more than 4,300 digits
     page.words = " ".join(html.unescape(shown).split())
+    page.areas, page.styles = ("".join(apart[name]) for name in ("textarea", "style"))
     return page
 
 
@@ -228,10 +232,6 @@ def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
             page.scripts.append(_ESCAPE.sub(_unescaped, inner))
     elif name == "title":
         page.title = page.title or inner.strip()
-    elif name == "textarea":
-        page.areas += inner
-    elif name == "style":
-        page.styles += inner
     elif name == "body":
         page.onload = values.get("onload", "")
     elif name == "meta":

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from policies.answer import documents, shapes
-from policies.answer.frames import BOM, Frame
+from policies.answer.documents import Form, form_of
+from policies.answer.frames import BOM, Frame, frames
 from policies.answer.head import Head
 from policies.calls import Surface
 from policies.findings import ANSWER, Finding
@@ -66,7 +67,7 @@ class Recogniser:
             return self._empty(seen)
         if pages.is_page(body):
             return self._page(seen)
-        if documents.is_events(body):
+        if form_of(body, "") is Form.STREAM:
             return self._events(seen)
         value = documents.parse(body)
         if value is documents.UNREADABLE:
@@ -121,7 +122,7 @@ class Recogniser:
 
     def _events(self, seen: Seen) -> Finding:
         """A body of events: its first refusal counts, as long as no answer has begun."""
-        for number, frame in enumerate(documents.events(seen.data)):
+        for number, frame in enumerate(frames(seen.data)):
             finding = self.frame(seen.surface, seen.head, frame)
             if finding is not None and (finding.kind is not Kind.ANSWER or not seen.refused):
                 return finding

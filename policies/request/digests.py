@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from msgspec import Raw
 
 from policies.kinds import Wire
-from policies.request.body import RequestBody
+from policies.request.body import UNREADABLE, RequestBody
 from policies.request.message_list import SEPARATOR, MessageList, hexdigest, items, message, role, uncached
 
 _WHOLE = frozenset({Wire.IMAGES, Wire.VIDEOS, Wire.OTHER})
@@ -18,7 +18,8 @@ _BILLING_BLOCK = re.compile(rb'"text"\s*:\s*"x-anthropic-billing-header')
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _FIRST_ROLE = re.compile(rb'\[\s*\{\s*"role"\s*:\s*"(\w+)"')
 _NEXT_ITEM = re.compile(r"[\s,]*")
-_PLAIN = json.JSONDecoder(strict=False)
+_PLAIN = json.JSONDecoder(strict=False, parse_int=str)
+"""Digits stay text: Python refuses to read some thousand of them as a number."""
 
 
 def asked(wire: Wire, body: bytes, fields: RequestBody | None, history: MessageList) -> str:
@@ -72,7 +73,10 @@ def _first_items(messages: Raw) -> Iterator[Raw]:
     data = memoryview(messages)
     text, at = bytes(data).decode("latin-1"), 1
     while (at := _NEXT_ITEM.match(text, at).end()) < len(text) and text[at] == "{":  # type: ignore[union-attr]
-        _, end = _PLAIN.raw_decode(text, at)
+        try:
+            _, end = _PLAIN.raw_decode(text, at)
+        except UNREADABLE:
+            return
         yield Raw(bytes(data[at:end]))
         at = end
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.answer.encodings import Decoder, decode
+from policies.answer.encodings import MEMBER_BYTES, MOST_MEMBERS, Decoder, decode
 from policies.answer.encodings import decoder as decoder_or_none
 
 TEXT = ('data: {"choices":[{"delta":{"content":"哎哟喂"}}]}\n\n' * 50).encode()
@@ -123,7 +123,7 @@ def test_the_bound_can_be_counted_anew_for_every_chunk(name: str) -> None:
     packed = CODINGS[name](TEXT * 10)
     out = b""
     for at in range(0, len(packed), 5):
-        own.renew()
+        own.renew(5)
         out += own.feed(packed[at : at + 5])
     if not own.limit_reached:  # brotli may give it all at its last byte
         assert out == TEXT * 10
@@ -149,3 +149,31 @@ def test_plain_text_under_a_coding_is_broken(name: str) -> None:
 def test_a_header_that_names_codings_without_end_is_not_followed() -> None:
     assert decoder_or_none("gzip, br, gzip, zstd") is not None
     assert decoder_or_none(", ".join(["gzip"] * 1000)) is None
+
+
+@pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+@pytest.mark.parametrize("size", [1, 50, 1 << 20])
+def test_members_without_end_that_hold_nothing_are_given_up(name: str, pack: Any, size: int) -> None:
+    own = decoder(name)
+    body = pack(b"") * (MOST_MEMBERS + 1)
+    assert b"".join(own.feed(body[at : at + size]) for at in range(0, len(body), size)) == b""
+    assert own.broken
+
+
+@pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+@pytest.mark.parametrize("size", [50, 1 << 20])
+def test_any_number_of_members_that_hold_a_frame_each_is_read(name: str, pack: Any, size: int) -> None:
+    own = decoder(name, 1 << 22)
+    frame = TEXT[:MEMBER_BYTES]
+    body = pack(frame) * (4 * MOST_MEMBERS)
+    read = b"".join(own.feed(body[at : at + size]) for at in range(0, len(body), size))
+    assert read == frame * (4 * MOST_MEMBERS)
+
+
+def test_what_a_stream_may_decode_to_is_bounded_by_what_came_of_it() -> None:
+    own = decoder("zstd", 1 << 20)
+    packed = zstd(b"\0" * (8 << 20))
+    for at in range(0, len(packed), 8):
+        own.renew(8)
+        own.feed(packed[at : at + 8])
+    assert own.limit_reached

@@ -114,3 +114,22 @@ def test_any_chunking_gives_the_same_frames_and_loses_no_byte(data: bytes, sizes
     assert frames == whole
     assert framer.rest == at_once.rest
     assert b"".join(frame.raw for frame in frames) + framer.rest == data
+
+
+@settings(max_examples=200)
+@given(TEXT, st.integers(1, 5))
+def test_a_tail_is_quiet_where_it_is_nothing_but_blank_and_comment_lines(data: bytes, size: int) -> None:
+    framer = Framer()
+    for at in range(0, len(data), size):
+        framer.split(data[at : at + size])
+        rest = framer.rest
+        lines = rest.removeprefix(b"\xef\xbb\xbf").splitlines()
+        whole = rest.endswith((b"\r", b"\n")) and all(not line or line.startswith(b":") for line in lines)
+        assert framer.quiet() == (whole or not rest), rest
+
+
+def test_lines_are_cut_at_their_newlines() -> None:
+    framer = Framer(lines=True)
+    assert framer.split(b"{}\r") == []
+    assert framer.split(b"\n\n{") == [b"{}\r\n", b"\n"]
+    assert framer.rest == b"{"

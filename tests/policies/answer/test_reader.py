@@ -182,8 +182,70 @@ def test_no_chunking_of_a_real_answer_changes_what_it_is(reply: Reply) -> None:
         own = Reader(reply.surface, reply.head, Recogniser())
         found = held(own, reply.body, size) or own.finish(cut=reply.cut)
         passed, later, _ = tapped(own, reply.body, size)
-        return found, later, passed, own.ended, own.usage_input
+        return found, later, passed, own.usage_input
 
     once = run(1 << 20)
     assert [run(size) for size in (1, 7, 100)] == [once] * 3
     assert once[1] or once[2] == reply.body
+
+
+LINE = b'{"choices":[{"delta":{"content":"hello"}}]}\n'
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("headers", [JSON, (("content-type", "application/x-ndjson"),), ()])
+def test_a_body_of_json_lines_streams_on_from_its_first_line(headers: Any, size: int) -> None:
+    own = reader(headers)
+    assert held(own, LINE, size) is ANSWER
+    for _ in range(3):
+        assert b"".join(own.tap(LINE).passed) == LINE, "a line is not kept back"
+
+
+def test_lines_that_are_keep_alive_are_preamble() -> None:
+    own = reader(JSON)
+    assert own.feed(b'{"type":"message_start"}\n') is None
+    assert own.preamble
+    assert own.feed(RET + b"\n") is CAPTCHA
+
+
+def test_a_refusal_in_the_first_line_is_told_before_the_body_ends() -> None:
+    assert reader(JSON).feed(RET + b"\n") is CAPTCHA
+
+
+def test_a_refusal_in_a_later_line_cuts_the_body() -> None:
+    own = reader(JSON)
+    own.feed(LINE)
+    passed, findings, results = tapped(own, LINE + RET + b"\n" + LINE, 9)
+    assert (passed, findings) == (LINE, [CAPTCHA])
+    assert any(result.withheld for result in results), "no event of ours can stand among lines of JSON"
+
+
+def test_a_document_over_several_lines_is_held_to_its_end() -> None:
+    own = reader(JSON)
+    assert held(own, b'{\n "ret":\n ["FAIL_SYS_USER_VALIDATE"]\n}\n', 3) is None
+    assert own.finish(cut=False) is CAPTCHA
+
+
+@pytest.mark.parametrize("blank", [b" ", b"\n", b"\r\n"])
+def test_blanks_before_a_document_are_keep_alive(blank: bytes) -> None:
+    own = reader(JSON)
+    assert own.feed(blank) is None
+    assert own.preamble
+    own.cap()
+    assert [own.tap(blank).passed, own.tap(blank).passed] == [(blank,), (blank,)]
+    assert tapped(own, RET)[1] == [CAPTCHA]
+
+
+def test_blanks_before_a_document_do_not_hide_it() -> None:
+    own = reader(JSON)
+    assert held(own, b"\xef\xbb\xbf" + b" " * 3000 + RET, 1) is None
+    assert own.finish(cut=False) is CAPTCHA
+
+
+def test_a_body_of_unsaid_length_is_judged_by_its_first_chunk_where_asked() -> None:
+    assert reader(JSON, first_only=True).feed(b'{"a":').kind is Kind.NOTHING
+    assert reader(JSON, first_only=True).feed(RET) is CAPTCHA
+    own = reader(JSON, first_only=True)
+    assert own.feed(b"\n") is None
+    assert own.feed(b'{"a":') is not None
+    assert tapped(own, RET)[0] == RET, "what is judged is not watched"

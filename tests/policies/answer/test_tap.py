@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies.answer.encodings import brotli
 from policies.answer.head import Head
 from policies.answer.reader import Reader
-from policies.answer.tap import HELD_BACK
+from policies.answer.tap import HELD_BACK, PAGE_BYTES
 from policies.calls import Surface
 from policies.findings import ANSWER
 from policies.kinds import Family, Role, Wire
@@ -27,6 +27,8 @@ from tests.policies.refusal.few_forms import (
     RET,
     SENSITIVE,
     SSE,
+    WEB,
+    FewForms,
     held,
     reader,
     tapped,
@@ -101,17 +103,14 @@ def test_what_a_model_wrote_about_a_refusal_passes() -> None:
     assert tapped(reader(), HELLO + body, 5)[:2] == (HELLO + body, [])
 
 
-def test_the_end_of_an_answer_passes_and_is_noticed() -> None:
+def test_the_end_of_an_answer_passes() -> None:
     own = reader()
     body = HELLO + b'data: {"choices":[{"finish_reason":"sensitive"}]}\n\n' + DONE
     assert tapped(own, body, 11)[:2] == (body, [])
-    assert own.ended is SENSITIVE
 
 
-def test_an_end_in_the_first_frame_is_noticed() -> None:
-    own = reader()
-    assert own.feed(b'data: {"choices":[{"finish_reason":"sensitive"}]}\n\n') is SENSITIVE
-    assert own.ended is SENSITIVE
+def test_an_end_in_the_first_frame_is_found() -> None:
+    assert reader().feed(b'data: {"choices":[{"finish_reason":"sensitive"}]}\n\n') is SENSITIVE
 
 
 def test_a_refusal_with_its_own_status_passes_once_it_is_committed() -> None:
@@ -271,7 +270,6 @@ def test_nothing_that_a_model_says_stops_its_stream(wire: Wire, said: list[str],
     own = Reader(surface, Head(200, (*SSE, ("content-encoding", "gzip")) if packed else SSE), Recogniser())
     held(own, body, size)
     assert tapped(own, body, size)[:2] == (body, [])
-    assert own.ended is None
 
 
 def test_an_answer_with_an_error_status_passes_whatever_comes_after_its_commit() -> None:
@@ -287,3 +285,38 @@ def test_comment_lines_without_end_cost_no_more_than_their_bytes() -> None:
     own.cap()
     body = b": keep-alive\n" * 4_000
     assert tapped(own, body, 1)[:2] == (body, [])
+
+
+PAGE_START = b"<!doctype html><meta name=aliyun_waf><script>"
+PAGE_PIECE = b"var a = 1;\n\n"
+
+
+@pytest.mark.parametrize("size", [1, 100, 1 << 16])
+def test_a_page_with_blank_lines_is_told_wherever_its_markers_stand(size: int) -> None:
+    own = reader()
+    own.tap(HELLO)
+    page = PAGE_START + PAGE_PIECE * 9 + b"aliyun_waf_aa</script>\n\n" + PAGE_PIECE
+    assert tapped(own, page, size)[1] == [CAPTCHA]
+
+
+def test_data_behind_a_page_ends_it_and_has_it_judged() -> None:
+    own = reader()
+    own.tap(HELLO)
+    own.tap(PAGE_START + b"x" * 1000 + b"\n\n")
+    assert own.tap(b"<i>aliyun_waf_aa\n\n").finding is None
+    assert own.tap(HELLO).finding is CAPTCHA
+
+
+def test_a_page_in_a_stream_is_judged_a_bounded_number_of_times() -> None:
+    class Counting(FewForms):
+        read = 0
+
+        def document(self, surface: Surface, head: Head, body: bytes, *, whole: bool) -> Any:
+            Counting.read += len(body)
+            return super().document(surface, head, body[:100], whole=whole)
+
+    own = Reader(WEB, Head(200, SSE), Counting())
+    own.tap(HELLO)
+    body = PAGE_START + PAGE_PIECE * 8_000
+    tapped(own, body, 1000)
+    assert Counting.read < 8 * PAGE_BYTES

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from policies.answer.bodies import Form, bare_document, form_of
+from policies.answer.documents import Form, form_of
 from policies.answer.encodings import decoder
-from policies.answer.frames import Framer, parse
+from policies.answer.frames import Framer, bare_document, parse
 from policies.answer.head import Head
 from policies.calls import Surface
 from policies.findings import Finding

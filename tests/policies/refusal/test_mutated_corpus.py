@@ -17,7 +17,7 @@ from policies.answer.head import Head
 from policies.decisions import Commit, Decision, End, Replace
 from policies.exchange import Exchange
 from policies.judge import Judge
-from policies.kinds import Kind
+from policies.kinds import Kind, Role
 from policies.request import reading, side_request_rows
 from tests.policies.answer.test_encodings import compress_brotli, zstd
 from tests.policies.exchanges import Controller
@@ -118,11 +118,18 @@ class Outcome:
     """Of the breaker, with one strike allowed."""
 
 
+def sized(reply: Reply, carried: Carried) -> Head:
+    """The head, off the generation paths with a length: without one only a first chunk is looked at there."""
+    if reply.surface.role is Role.GENERATION:
+        return carried.head
+    return Head(carried.head.status, (*carried.head.headers, ("Content-Length", str(len(carried.body)))))
+
+
 def outcome(reply: Reply, carried: Carried, size: int) -> Outcome:
     controller = Controller("breaker: {strikes: 1}")
     ex = exchange(controller, reply)
     controller.rules.admit(ex, controller.now, controller.wall)
-    judge = Judge(ex, carried.head, controller.now)
+    judge = Judge(ex, sized(reply, carried), controller.now)
     decision: Decision | None = None
     held: list[bytes] = []
     ends: list[End] = []

@@ -283,3 +283,10 @@ def test_any_document_is_digested_alike_twice(body: dict[str, object], wire: Wir
     assert digest_of(wire, data) == digest_of(wire, data)
     system_of(wire, data)
     assert (history_of(wire, data).prefix(0) == "") == (history_of(wire, data).roles == ())
+
+
+def test_a_system_message_with_digits_without_end_is_digested() -> None:
+    body = b'{"messages":[{"role":"system","content":"x","n":' + b"1" * 5000 + b'},{"role":"user","content":"y"}]}'
+    fields = read_body(body)
+    assert fields
+    assert digests.system_prompt(Wire.OPENAI, fields, message_list.MessageList(Wire.OPENAI, fields))
