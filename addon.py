@@ -27,9 +27,9 @@ from operations.startup_mistakes import check_writable, misspelt
 from operations.status import Status
 from operations.version import VERSION
 from policies.request.surfaces import BUILT_IN
-from policies.settings import Settings, Upstream
+from policies.settings import Settings
 from policies.settings_file import SettingsError, parse
-from policies.tls import is_person
+from policies.tls import ClientHello, Treatment, treatment
 from self_test import self_test
 
 logger = logging.getLogger("breakwater")
@@ -75,6 +75,8 @@ class Breakwater:
             logger.error("%s: %s", self._watch.path, self._watch.fault)
         else:
             self._take(self._watch.text or "")
+        if self._task:
+            self._start_demo()
 
     def _take(self, text: str) -> bool:
         """Follow a config text; a bad one is one ERROR line, which ends a start, and the last good one stays."""
@@ -122,11 +124,13 @@ class Breakwater:
                 len(settings.upstreams),
                 page.HOST,
             )
-        loop = asyncio.get_running_loop()
-        if ctx.options.breakwater_demo:
-            self._demo_address = loop.create_task(self._demo.start(), name="breakwater demo")
+        self._start_demo()
+        self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
+
+    def _start_demo(self) -> None:
+        if ctx.options.breakwater_demo and self._demo_address is None:
+            self._demo_address = asyncio.get_running_loop().create_task(self._demo.start(), name="breakwater demo")
             logger.info("Breakwater: the demo upstream is behind http://%s/", demo.HOST)
-        self._task = loop.create_task(self._look_on(), name="breakwater")
 
     async def _look_on(self) -> None:
         while True:
@@ -177,26 +181,17 @@ class Breakwater:
         """Tunnel what need not be read: hosts that are not configured, and a person's browser on the web chats."""
         if self.controller is None:
             return
-        settings, address = self.controller.state.settings, data.context.server.address
-        if address and address[0] == page.HOST:
+        state, server, hello = self.controller.state, data.context.server.address, data.client_hello
+        if server and server[0] == page.HOST:
             return  # nobody is there: it is answered here
-        upstream = self._upstream_of(data)
-        if upstream is None:
-            data.ignore_connection = data.ignore_connection or settings.decrypt == "guarded"
-            return
-        hello = data.client_hello
-        person = is_person(upstream.family, hello.cipher_suites, [kind for kind, _ in hello.extensions])
-        if person and settings.browsers == "tunnel":
-            data.ignore_connection = True
-            self.controller.once(f"browser {upstream.name}", f"a browser at {upstream.name} is tunnelled undecrypted")
-
-    def _upstream_of(self, data: tls.ClientHelloData) -> Upstream | None:
-        """By the CONNECT or reverse target; by the client's SNI where that is a bare address (transparent mode)."""
-        assert self.controller
-        surfaces, address = self.controller.state.surfaces, data.context.server.address
-        host, port = address[:2] if address else ("", 443)
-        sni = data.client_hello.sni
-        return surfaces.at(host, port) or (surfaces.at(sni, port) if sni and _is_address(host) else None)
+        address = (server[0], server[1]) if server else None
+        ends_here = data.context.client.proxy_mode.type_name == "reverse"
+        extensions = [kind for kind, _ in hello.extensions]
+        found = ClientHello(address, ends_here, hello.sni, hello.cipher_suites, extensions)
+        how = treatment(found, state.surfaces, state.settings)
+        data.ignore_connection = data.ignore_connection or how is not Treatment.USUAL
+        if how is Treatment.PERSON:
+            self.controller.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
 
     async def server_connect(self, data: Any) -> None:
         if self._demo_address and data.server.address and data.server.address[0] == demo.HOST:
@@ -267,10 +262,6 @@ class Breakwater:
 
 def _state_path(settings: Settings) -> str:
     return str(Path(settings.state_path or Path(ctx.options.confdir) / "breakwater-state.json").expanduser())
-
-
-def _is_address(host: str) -> bool:
-    return not host or ":" in host or host.replace(".", "").isdigit()
 
 
 addons = [Breakwater()]

@@ -61,12 +61,11 @@ class HeldHttpLayer(proto.HttpLayer):
 
 
 class HeldStream(proto.HttpStream):
-    """One exchange whose response headers can wait."""
+    """One exchange whose request and whose response headers can wait."""
 
     def __init__(self, of: context.Context, stream_id: int) -> None:
         super().__init__(of, stream_id)
         self.gate: Gate | None = None
-        self.after: float | None = 0.0
         self.hold: Hold | None = None
         self._attempt: int | None = stream_id  # whose response events count; None while nothing is under way upstream
         self._reached = False  # whether there is an upstream to tell that its response is given up
@@ -87,7 +86,7 @@ class HeldStream(proto.HttpStream):
             if event.command is self._timer:
                 yield from self._looked()
         elif isinstance(event, Woken):
-            yield from self._ask_gate()
+            yield from self._woken()
         else:
             yield from super()._handle_event(event)
         if self.client_state == self.state_errored:  # mitmproxy keeps a stream that was killed or refused
@@ -99,11 +98,11 @@ class HeldStream(proto.HttpStream):
         return (yield from super().check_invalid(request))
 
     def make_server_connection(self) -> layer.CommandGenerator[bool]:
-        if self.after == 0 or self.client_state != self.state_done:
+        turn = self.gate.turn() if self.gate and self.client_state == self.state_done else Forward()  # the hooks are over
+        if isinstance(turn, Forward) and turn.after <= 0:
             return (yield from self._connect())
         self._attempt, self.server_state = None, self.state_waiting
-        if self.after is not None:
-            yield from self._wake_in(self.after)
+        yield from self._follow(turn)
         return False
 
     def _connect(self) -> layer.CommandGenerator[bool]:
@@ -115,16 +114,18 @@ class HeldStream(proto.HttpStream):
     def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
         yield from ()  # until its timer, or else until it is woken
 
-    def _ask_gate(self) -> layer.CommandGenerator[None]:
+    def _woken(self) -> layer.CommandGenerator[None]:
         if self.server_state in (self.state_done, self.state_errored) or (yield from self.check_killed(emit_error_hook=True)):
             return
-        waits, fresh = self.server_state == self.state_waiting and self._timer is None, self.flow.response is None
-        turn = self.gate.turn() if waits and self.gate else None
+        if self.server_state == self.state_waiting and self._timer is None and self.gate:
+            yield from self._follow(self.gate.turn())
+
+    def _follow(self, turn: Forward | Refuse | None) -> layer.CommandGenerator[None]:
         if isinstance(turn, Forward):
-            yield from self._send()
+            yield from (self._wake_in(turn.after) if turn.after > 0 else self._send())
         elif isinstance(turn, Refuse):
-            if fresh:  # as mitmproxy does with an answer that was set in the request hook
-                yield proto.HttpResponseHeadersHook(self.flow)
+            if self.hold is None:
+                yield proto.HttpResponseHeadersHook(self.flow)  # as mitmproxy does with an answer that a hook has set
             if not (yield from self.check_killed(emit_error_hook=True)):
                 yield from self.send_response()
 

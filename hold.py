@@ -30,7 +30,10 @@ class Gate(Protocol):
     """What decides when a request is sent."""
 
     def turn(self) -> Forward | Refuse | None:
-        """Say whether a request that waits is sent now; None: it waits on. A refusal is in ``flow.response`` already."""
+        """Say whether a request is sent now; asked when its last address is known, and each time that it is woken.
+
+        None: it waits until it is woken. A refusal is in ``flow.response`` already.
+        """
 
     def sent(self) -> None:
         """Hear that the request goes out, first and at every re-send."""
@@ -71,10 +74,9 @@ def can_hold(flow: http.HTTPFlow) -> bool:
     return _stream_of(flow) is not None
 
 
-def admit(flow: http.HTTPFlow, gate: Gate | None, after: float | None = 0.0) -> None:
-    """Say when a request is first sent: ``after`` seconds from now, or for None when it is woken and its gate says so."""
-    if stream := _stream_of(flow):
-        stream.gate, stream.after = gate, after
+def gate(flow: http.HTTPFlow, by: Gate) -> None:
+    """Send a request when ``by`` says so."""
+    _stream_of(flow).gate = by
 
 
 def hold(flow: http.HTTPFlow, by: Hold) -> None:

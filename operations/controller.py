@@ -19,7 +19,7 @@ from operations.annotations import describe, keep_answer
 from operations.clock import clock
 from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
-from operations.held import HeldResponse, Unheld, Watched, head_of, respond
+from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.status import Counters, DecisionRow
 from policies.breaker import Transition
 from policies.decisions import Commit, Decision, End, Forward, Refuse, Replace, Resend, Said
@@ -65,48 +65,67 @@ class Controller:
     # -- one exchange -----------------------------------------------------------------------------------------
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """Take a request that is complete."""
-        ex = exchange_of(flow, self.state, clock().now)
-        if ex is not None:
-            self.live[flow] = ex
-            self.admit(flow, ex)
+        """Take a request that is complete; other addons may still change where it goes, so its stream asks when that is known."""
+        if self.can_hold and hold.can_hold(flow) and not flow.request.stream:
+            hold.gate(flow, RequestGate(self, flow))
+        elif isinstance(self.turn(flow), Forward) and (ex := self.live.get(flow)):
+            self.sent(ex)
 
-    def admit(self, flow: http.HTTPFlow, ex: Exchange) -> None:
-        """Refuse a request here, pace it, or let it go; whoever lets one wait asks again when its turn has come."""
+    def turn(self, flow: http.HTTPFlow) -> Forward | Refuse | None:
+        """Refuse a request here, pace it, let it go, or for None let it wait until it is woken."""
+        ex = self.live.get(flow) or exchange_of(flow, self.state, clock().now)
+        if ex is None:
+            return Forward()
+        self.live[flow] = ex
         admission = self.rules.admit(ex, *clock())
         if flow.request.stream:  # stream_large_bodies: it is upstream already, and its body is not kept
             ex.replay, ex.admission = False, (admission := Forward())
-        upstream = ex.call.surface.upstream
         if isinstance(admission, Refuse):
             respond(flow, admission.answer)
-            self.counters.avoided(upstream, admission.reason)
+            self.counters.avoided(ex.call.surface.upstream, admission.reason)
             self._show(flow, ex, admission, admission.answer.status)
-            return
+            return admission
         assert isinstance(admission, Forward)
-        if ex.generation:
-            self.counters.sent(upstream)
         if admission.comment:
             self._show(flow, ex, admission, None)
-        if admission.after > 0 and hold.can_hold(flow):
-            hold.admit(flow, None, admission.after)
+        if admission.after > 0:
             self._log(flow, ex, f"paced: sent {admission.after:.2f} s later")
+        return admission
+
+    def sent(self, ex: Exchange) -> None:
+        """A request goes out, the first time or again."""
+        if ex.generation:
+            self.counters.sent(ex.call.surface.upstream)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Take the upstream's headers: hold them, watch the stream, or let both go."""
-        if flow.response is None or (flow not in self.live and flow not in self._unread):
+        if flow.response is None:
             return
-        can_hold = self.can_hold and hold.can_hold(flow) and self.state.enforces
+        asked = flow in self.live or flow in self._unread
+        if not asked and not self._unasked(flow):
+            return
+        streams = (asked or bool(flow.request.stream)) and flow.is_replay is None  # else another addon has answered here
+        can_hold = self.can_hold and hold.can_hold(flow) and self.state.enforces and streams
         if callable(flow.response.stream) and not can_hold:
             self.once("streamed", "another addon streams an answer in a way of its own: it is not judged")
             return
         try:
-            self._hold(flow, flow.response, self.live[flow], can_hold=can_hold)
+            self._hold(flow, flow.response, self.live[flow], can_hold=can_hold, streams=streams)
         except Exception as fault:  # noqa: BLE001 - the border: the answer streams on unchanged
             flow.response.stream = flow.response.status_code != 101
             if flow not in self._unread:
                 self.fault("responseheaders", flow, fault)
 
-    def _hold(self, flow: http.HTTPFlow, response: http.Response, ex: Exchange, *, can_hold: bool) -> None:
+    def _unasked(self, flow: http.HTTPFlow) -> bool:
+        """An answer to a request that nobody was asked about: it is still on its way up, or another addon has answered."""
+        ex = exchange_of(flow, self.state, clock().now)
+        if ex is None:
+            return False
+        ex.replay, ex.admission = False, Forward()
+        self.live[flow] = ex
+        return True
+
+    def _hold(self, flow: http.HTTPFlow, response: http.Response, ex: Exchange, *, can_hold: bool, streams: bool) -> None:
         if ex.refused_here or ex.committed or ex.settled:
             return
         if ex.new_connection is None:
@@ -121,7 +140,7 @@ class Controller:
             response.stream = Watched(self, flow, judge, view_bytes)
         elif can_hold:
             hold.hold(flow, HeldResponse(self, flow, judge, view_bytes))
-        elif head.media_type == "text/event-stream":
+        elif head.media_type == "text/event-stream" and streams:
             response.stream = Unheld(self, flow, judge, view_bytes)
             ex.decision = Commit()
         else:
@@ -177,7 +196,6 @@ class Controller:
             self.unsaved = self.unsaved or finding.kind in (Kind.CHALLENGE, Kind.OVERFLOW)
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
-            self.counters.sent(upstream)
             self._log(flow, ex, decision.comment)
             return
         self.counters.held(upstream, ex.held or 0.0)

@@ -26,9 +26,10 @@ _DIGITS = re.compile(r"\d{9,}")
 def corpus_line(state: State, flow: http.HTTPFlow) -> str:
     """One JSON line of the answer's envelope; long words, ids and all of the request but host, path and model are left out."""
     asked, response = flow.request, flow.response
-    surface = state.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, lambda _: "")
-    if surface is None:
+    upstream = state.surfaces.at(asked.host, asked.port, flow.client_conn.sni)
+    if upstream is None:
         return json.dumps({"error": f"{asked.host} is no configured upstream"})
+    surface = state.surfaces.recognise(upstream, asked.method, asked.path, lambda _: "")
     noted = flow.metadata.get(METADATA, {})
     if response is None or noted.get("attempts") == 0:
         return json.dumps({"error": "answered here or not at all: nothing of an upstream's to export"})

@@ -28,19 +28,26 @@ def headers_of(asked: http.Request) -> Callable[[str], str]:
     return header
 
 
+def printable(path: str) -> str:
+    """A path as it may be logged and shown: control characters, which a terminal would obey, are escaped."""
+    return path if path.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in path)
+
+
 def exchange_of(flow: http.HTTPFlow, state: State, now: float) -> Exchange | None:
     """The exchange that a request begins; None for a host that is not configured, and for a person's page.
 
     Its body is looked at where a model is asked, and nowhere else. ``now``: monotonic seconds.
     """
     asked = flow.request
-    if state.surfaces.at(asked.host, asked.port) is None:
+    upstream = state.surfaces.at(asked.host, asked.port, flow.client_conn.sni)
+    if upstream is None:
         return None
     header = headers_of(asked)
-    surface = state.surfaces.recognise(asked.host, asked.port, asked.method, asked.path, header)
-    if surface is None or surface.role is Role.PERSON:
+    surface = state.surfaces.recognise(upstream, asked.method, asked.path, header)
+    if surface.role is Role.PERSON:
         return None
     path, _, query = asked.path.partition("?")
+    path = printable(path)
     account = _account(flow, state, header)
     if surface.role is not Role.GENERATION:
         return Exchange(state, flow.id, Call(surface, asked.method, path, account), now, asked.host)

@@ -10,7 +10,7 @@ from mitmproxy import http
 
 from operations.clock import clock
 from policies.answer.head import Head
-from policies.decisions import Answer, Commit, Decision, Replace
+from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace
 from policies.judge import Judge
 
 if TYPE_CHECKING:
@@ -72,6 +72,24 @@ def safely(kind: str, otherwise: object) -> Callable[[Method], Method]:
         return cast("Method", call)
 
     return guarded
+
+
+class RequestGate:
+    """A ``hold.Gate``. Whatever goes wrong in here lets the request go."""
+
+    def __init__(self, controller: Controller, flow: http.HTTPFlow) -> None:
+        self.controller, self.flow = controller, flow
+
+    def turn(self) -> Forward | Refuse | None:
+        try:
+            return self.controller.turn(self.flow)
+        except Exception as fault:  # noqa: BLE001 - the border: the request goes on unchanged, counted, logged once
+            self.controller.fault("request", self.flow, fault)
+            return Forward()
+
+    def sent(self) -> None:
+        if ex := self.controller.live.get(self.flow):
+            self.controller.sent(ex)
 
 
 class HeldResponse:

@@ -27,12 +27,12 @@ def _is_loopback(host: str) -> bool:
 
 
 def _listens_beyond(options: Any) -> bool:
-    hosts = [options.listen_host] if options.listen_host else []
+    """Each mode listens where it says so itself, else where ``listen_host`` says, else everywhere."""
     for mode in options.mode:
         found = re.search(r"@(?:(?P<host>.+):)?\d+$", mode)
-        if found and found["host"]:
-            hosts = [*hosts, found["host"]]
-    return not hosts or not all(_is_loopback(host) for host in hosts)
+        if not _is_loopback((found and found["host"]) or options.listen_host):
+            return True
+    return False
 
 
 def _version() -> tuple[int, ...]:

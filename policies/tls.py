@@ -1,10 +1,14 @@
-"""Tells a browser from a program by its TLS ClientHello."""
+"""Which TLS connection is decrypted, and which is tunnelled unread."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from policies.kinds import Family
+from policies.request.surfaces import Surfaces
+from policies.settings import Settings
 
 RECORD_SIZE_LIMIT = 28
 DELEGATED_CREDENTIALS = 34
@@ -13,6 +17,41 @@ DELEGATED_CREDENTIALS = 34
 
 WEB_CHATS = frozenset({Family.QWEN_WEB, Family.ZAI_WEB})
 """Sites that ask a person for a check: what a browser does there is its own business."""
+
+
+class Treatment(StrEnum):
+    """What becomes of a TLS connection."""
+
+    USUAL = "usual"
+    """Whatever mitmproxy does with it."""
+    TUNNEL = "tunnel"
+    """Not decrypted: nothing configured is there."""
+    PERSON = "person"
+    """Not decrypted: a browser on a web chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHello:
+    """The first words of a TLS client, and where its connection leads."""
+
+    address: tuple[str, int] | None
+    """Host and port that the connection leads to; None where it ends at the proxy itself (an ``https://`` proxy)."""
+    ends_here: bool
+    """The proxy is the server that the client means (reverse mode), whatever stands behind it."""
+    sni: str | None
+    cipher_suites: Sequence[int]
+    extension_types: Sequence[int]
+
+
+def treatment(hello: ClientHello, surfaces: Surfaces, settings: Settings) -> Treatment:
+    """The treatment of a connection: only what is on its way through, to a host that nobody guards, is left unread."""
+    if hello.address is None or hello.ends_here:
+        return Treatment.USUAL
+    upstream = surfaces.at(*hello.address, hello.sni)
+    if upstream is None:
+        return Treatment.TUNNEL if settings.decrypt == "guarded" else Treatment.USUAL
+    person = is_person(upstream.family, hello.cipher_suites, hello.extension_types)
+    return Treatment.PERSON if person and settings.browsers == "tunnel" else Treatment.USUAL
 
 
 def is_person(family: Family, cipher_suites: Sequence[int], extension_types: Sequence[int]) -> bool:

@@ -22,7 +22,7 @@ from mitmproxy.options import Options
 
 import held_stream
 from held_stream import HeldHttpLayer, commands, context, events, proto
-from hold import STREAM, Woken, admit, hold
+from hold import STREAM, Woken, gate, hold
 from policies.decisions import Answer, Commit, Decision, Forward, Queue, Refuse, Replace, Resend
 
 CLOSED = ConnectionState.CLOSED
@@ -101,12 +101,16 @@ class ScriptedGate:
     """A gate that says what it was told to say, and counts."""
 
     flow: http.HTTPFlow
+    first: list[Forward | None]
+    """What it says when it is first asked."""
     says: str = ""
     """go, refuse, else wait on."""
     asked: int = 0
     sends: int = 0
 
     def turn(self) -> Forward | Refuse | None:
+        if self.first:
+            return self.first.pop()
         self.asked += 1
         if self.says == "refuse":
             self.flow.response = http.Response.make(OURS.status, OURS.body)
@@ -260,7 +264,8 @@ class Layers:
         self.clock.now = end
 
     def gate_of(self, held: http.HTTPFlow) -> ScriptedGate:
-        self.gates.append(ScriptedGate(held))
+        first = None if self.after is None else Forward(self.after)
+        self.gates.append(ScriptedGate(held, [first]))
         return self.gates[-1]
 
     def wake(self, says: str = "", number: int = -1) -> None:
@@ -366,7 +371,7 @@ class Layers:
         if command.name == "requestheaders":
             self.flows.append(held)
         elif command.name == "request":
-            admit(held, self.gate_of(held), self.after)
+            gate(held, self.gate_of(held))
         elif command.name == "responseheaders" and held.response and not held.response.stream:
             hold(held, self.hold(held))
             held.response.stream = self.foreign or held.response.stream

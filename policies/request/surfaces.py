@@ -142,6 +142,15 @@ def plain_host(host: str) -> str:
     return bare
 
 
+def is_address(host: str) -> bool:
+    """Tell a bare IP address from a name."""
+    try:
+        ipaddress.ip_address(plain_host(host))
+    except ValueError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class HostPattern:
     """``host``, ``host:port``, ``*.suffix``, ``[v6]:port``, taken apart."""
@@ -181,17 +190,18 @@ class Surfaces:
         plain = plain_host(host)
         return next((upstream for pattern, upstream in self._rows if pattern.matches(plain, port)), None)
 
-    def at(self, host: str, port: int) -> Upstream | None:
-        """The upstream that answers at this host and port."""
-        return self._find(host, port)
+    def at(self, host: str, port: int, sni: str | None = None) -> Upstream | None:
+        """The upstream that a connection or a request goes to: the one place that decides it.
+
+        ``host`` is the CONNECT, SOCKS or reverse target, or the request's own; where it is a bare address (transparent
+        and local modes, SOCKS by address), the client's ``sni`` says what it wants there. Never the Host header.
+        """
+        return self._find(host, port) or (self._find(sni, port) if sni and is_address(host) else None)
 
     def upstream(self, name: str) -> Upstream | None:
         return self._names.get(name)
 
-    def recognise(self, host: str, port: int, method: str, path: str, header: Callable[[str], str]) -> Surface | None:
-        """None for a host that is not configured. ``header`` gives a header's value, empty where it is absent."""
-        upstream = self._find(host, port)
-        if upstream is None:
-            return None
+    def recognise(self, upstream: Upstream, method: str, path: str, header: Callable[[str], str]) -> Surface:
+        """The surface that a request calls. ``header`` gives a header's value, empty where it is absent."""
         person = header("sec-fetch-mode").strip().lower() == "navigate"
         return _surface(upstream.name, upstream.family, method.upper(), plain_path(path), person=person)

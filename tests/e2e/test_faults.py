@@ -24,7 +24,7 @@ ASKING = [
     "policies.side_requests:is_side",
     "operations.flow_adapter:_account",
     "operations.controller:exchange_of",
-    "operations.controller:Controller.admit",
+    "operations.controller:Controller.turn",
     "operations.controller:Controller._log",
 ]
 HOLDING = [

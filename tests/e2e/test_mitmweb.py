@@ -184,14 +184,14 @@ def test_killing_a_probe_that_has_no_headers_yet_frees_it(web: Web, upstream: Up
 
 
 @pytest.mark.parametrize("host", PROBED[2:4])
-def test_an_intercepted_probe_is_freed_by_a_kill_and_goes_on_by_a_resume(web: Web, upstream: Upstream, host: str) -> None:
+def test_a_request_that_is_intercepted_takes_no_probe_until_it_is_resumed(web: Web, upstream: Upstream, host: str) -> None:
     here = half_open(web, upstream, host)
     web.intercept(f"~q & ~d {host}")
     with Connection(web, here.url(MESSAGES + "?intercepted")) as connection:
         connection.send(asked("probe"), account(host))
         flow = web.flow(host=host, path=MESSAGES + "?intercepted", intercepted=True)
         web.intercept("")
-        assert breaker(web, host)["state"] == "probing"
+        assert breaker(web, host)["state"] == "half_open"
         if host == PROBED[2]:
             web.kill(flow)
             assert_freed(web, here, connection)

@@ -25,7 +25,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
     return controller.Controller(settings("evidence: true"), {})
 
 
-stream = SimpleNamespace(hold=None)
+stream: Any = SimpleNamespace(hold=None, gate=None)
 """What a layer's stream is to a hook."""
 
 
@@ -35,6 +35,7 @@ def begun(here: controller.Controller) -> tuple[http.HTTPFlow, HeldResponse]:
     setattr(flow, hold.STREAM, lambda: stream)
     flow.request = http.Request.make("POST", "https://api.z.ai/api/anthropic/v1/messages", b'{"model":"glm-5.2"}')
     here.request(flow)
+    stream.gate.turn()
     flow.response = http.Response.make(200, b"", {"content-type": "text/event-stream"})
     flow.response.data.content = None
     del flow.response.headers["content-length"]

@@ -73,7 +73,9 @@ class Controller:
 
     def call(self, where: str, body: dict[str, Any] | bytes, account: str = "a", path: str = "", **headers: str) -> Call:
         host, usual = SURFACES[where]
-        surface = self.state.surfaces.recognise(host, 443, "POST", path or usual, lambda name: headers.get(name, ""))
+        upstream = self.state.surfaces.at(host, 443)
+        assert upstream
+        surface = self.state.surfaces.recognise(upstream, "POST", path or usual, lambda name: headers.get(name, ""))
         assert surface
         raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
         return reading.read(

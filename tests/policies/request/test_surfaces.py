@@ -12,7 +12,8 @@ SURFACES = Surfaces(BUILT_IN)
 def recognised(
     host: str, path: str, method: str = "POST", fetch_mode: str = "", surfaces: Surfaces = SURFACES, port: int = 443
 ) -> Any:
-    return surfaces.recognise(host, port, method, path, {"sec-fetch-mode": fetch_mode}.__getitem__)
+    upstream = surfaces.at(host, port)
+    return upstream and surfaces.recognise(upstream, method, path, {"sec-fetch-mode": fetch_mode}.__getitem__)
 
 
 GENERATION = [
