@@ -64,8 +64,9 @@ class Judge:
     def deadline(self) -> float:
         """Monotonic seconds at which held headers go out at the latest."""
         hold = self.ex.state.settings.hold
-        silent = self._preamble_at is None
-        first = self._headers_at + hold.silence_seconds if silent else self._preamble_at + hold.seconds
+        first = self._headers_at + hold.silence_seconds
+        if self._preamble_at is not None:
+            first = self._preamble_at + hold.seconds
         return min(first, max(self.ex.started + LONGEST_HOLD_SECONDS, self._headers_at + FIRST_LOOK_SECONDS))
 
     # -- while it is held -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policies.answer import documents
+from policies.answer import documents, frames
 from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.answer.tap import STOPPING
@@ -81,9 +81,9 @@ def first_refusal(findings: list[Finding]) -> Finding:
 def value_of(reply: Reply) -> dict[str, Any] | None:
     """The JSON of a refusal that a row knows by more than its status; None for pages, answers and bare words."""
     value = documents.parse(reply.body)
-    if documents.is_events(reply.body):
-        frames = (documents.parse(frame.data) for frame in documents.events(reply.body) if frame.data)
-        value = next((found for found in frames if isinstance(found, dict) and says(reply, found)), None)
+    if documents.form_of(reply.body[:64], "") is documents.Form.STREAM:
+        found = (documents.parse(frame.data) for frame in frames.frames(reply.body) if frame.data)
+        value = next((each for each in found if isinstance(each, dict) and says(reply, each)), None)
     return value if isinstance(value, dict) and says(reply, value) else None
 
 
