@@ -16,10 +16,10 @@ from types import FrameType
 
 from bench.agent_lab import report
 from bench.agent_lab.clients import AGENTS
-from bench.agent_lab.isolated import isolate
 from bench.agent_lab.scenarios import chosen
 from bench.agent_lab.turns import Scenario, Side, play
 from bench.installed import NODE, default_cache
+from bench.isolated import isolate
 
 
 def _arguments() -> argparse.Namespace:

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,13 +35,13 @@ class NpmPackage:
         return self.folder(cache) / "node_modules"
 
     def install(self, cache: Path) -> None:
-        folder = self.folder(cache)
-        if (self.modules(cache) / self.name / "package.json").exists():
+        folder, packages = self.folder(cache), (f"{self.name}@{self.version}", *self.pinned)
+        if _is_there(folder, packages):
             return
-        _say(f"installing {self.name} {self.version}")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True)
         command = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel=error"]
-        _run([*command, f"{self.name}@{self.version}", *self.pinned])
+        _run([*command, *packages])
+        _mark(folder, packages)
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,11 @@ class Venv:
 
     def install(self, cache: Path) -> None:
         folder = self.folder(cache)
-        mark, wanted = folder / "installed.txt", "\n".join(self.packages)
-        if mark.exists() and mark.read_text(encoding="utf-8") == wanted:
+        if _is_there(folder, self.packages):
             return
-        _say(f"installing {', '.join(self.packages)}")
-        shutil.rmtree(folder, ignore_errors=True)
         _run([sys.executable, "-m", "venv", str(folder)])
         _run([str(self.program(cache)), "-m", "pip", "install", "--quiet", *self.packages])
-        mark.write_text(wanted, encoding="utf-8")
+        _mark(folder, self.packages)
 
 
 NODE = NpmPackage("node", "22.23.3")
@@ -76,11 +74,25 @@ def node(cache: Path) -> Path:
     return NODE.modules(cache) / ".bin" / "node"
 
 
+MARK = "installed.txt"
+"""Written last, so that a folder without it, or with other packages named in it, is made anew."""
+
+
+def _is_there(folder: Path, packages: Sequence[str]) -> bool:
+    """Whether just these are installed there; clears the folder where they are not."""
+    mark = folder / MARK
+    if mark.exists() and mark.read_text(encoding="utf-8") == "\n".join(packages):
+        return True
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"installing {', '.join(packages)}", file=sys.stderr, flush=True)
+    return False
+
+
+def _mark(folder: Path, packages: Sequence[str]) -> None:
+    (folder / MARK).write_text("\n".join(packages), encoding="utf-8")
+
+
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
