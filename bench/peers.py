@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from types import FrameType
 
-from bench.installed import default_cache
+from bench.installed import NODE, default_cache
 from bench.isolated import isolate
 from bench.peer_lab import speed
 from bench.peer_lab.behaviour import ROWS, SDKS, behave
@@ -104,6 +104,7 @@ def _row(title: str, cells: list[str]) -> str:
 def _machine(seconds: float) -> Iterator[str]:
     yield f"{time.strftime('%Y-%m-%d')}, {platform.platform()}, {os.cpu_count()} cores, {_processor()},"
     yield f"Python {platform.python_version()}, load before the end {os.getloadavg()[0]:.1f}, {seconds:.0f} s."
+    yield f"Node {NODE.version}. claude-code-router is asked on the Anthropic wire, all others on the OpenAI wire."
     yield "In brackets: the ratio to the first column. A lower one is better for ms, a higher one for /s."
     yield "Not measured: TLS on either side, HTTP/2, more than one worker, long runs, any upstream but a scripted one."
 

@@ -14,6 +14,8 @@ from bench.agent_lab.turns import Outcome, Turn
 Outcomes = dict[tuple[str, str], list[Outcome]]
 """By scenario and side, in the order of the runs."""
 
+NOT_RUN = "–"
+
 
 def written(path: Path, outcome: Outcome) -> None:
     """Add a run to the file, so that nothing is lost where a later one is stopped."""
@@ -63,7 +65,8 @@ def _alone(outcomes: Outcomes, groups: list[tuple[str, str]]) -> Iterator[str]:
         cells = [
             _cell(outcomes.get((f"{group}/{name}", side), [])) for group, _ in groups for side in ("without", "with")
         ]
-        yield f"| {agent.title} | " + " | ".join(cells) + " |"
+        if set(cells) != {NOT_RUN}:
+            yield f"| {agent.title} | " + " | ".join(cells) + " |"
     yield ""
 
 
@@ -71,7 +74,7 @@ def _cell(runs: Iterable[Outcome]) -> str:
     """Answered or not, seconds, sends: of the newest run, and how many of all ended in the answer where there are more."""
     taken = list(runs)
     if not taken:
-        return "–"
+        return NOT_RUN
     newest = taken[-1]
     ended = newest.last if newest.last is not None else newest.turns[0].ended
     more = f" ({sum(run.answers for run in taken)} of {len(taken)} runs)" if len(taken) > 1 else ""

@@ -10,7 +10,7 @@ from bench.agent_lab.provider import Behaviour
 from bench.agent_lab.turns import Scenario
 from bench.agent_lab.wires import Form
 
-FORMS: tuple[Form, ...] = ("crowded", "page", "3007", "1305")
+FORMS: tuple[Form, ...] = ("crowded", "page", "3007", "1305", "frame")
 WORDS: dict[Form, str] = {
     "crowded": "crowded (`RGV587 …` as JSON in a 200)",
     "page": "captcha page in a 200",

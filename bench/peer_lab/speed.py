@@ -15,7 +15,7 @@ Take = Callable[[Served], Awaitable[float]]
 
 @dataclass(frozen=True)
 class Measure:
-    """One row; `better` says whether more or less of it is."""
+    """One row of the table."""
 
     title: str
     unit: str
@@ -35,11 +35,11 @@ async def _latency(served: Served) -> float:
 
 
 async def _rate(served: Served) -> float:
-    return await at_once(served.place.port, served.raw(served.body()), 96, 16)
+    return await at_once(served.place.port, served.raw(served.body()), 320, 16)
 
 
 async def _streams(served: Served) -> float:
-    return await at_once(served.place.port, served.raw(served.body(stream=True)), 16, 4)
+    return await at_once(served.place.port, served.raw(served.body(stream=True)), 32, 4)
 
 
 async def _large(served: Served) -> float:
