@@ -75,7 +75,7 @@ class Provider(Upstream):
         if self._behaviour.tool_turn and not tools.has_result(hit.body):
             return wires.answered(wire, stream=stream, tool=tools.choose(asked, self.folder)), False
         if self._is_challenged(hit.at):
-            return wires.challenged(self._behaviour.form, wire), True
+            return wires.challenged(self._behaviour.form, wire, stream=stream), True
         self._under_way = [each for each in self._under_way if each.finished_at is None and each.left_at is None]
         if self._behaviour.plan is not None and len(self._under_way) >= self._behaviour.plan:
             return wires.limited(wire), True

@@ -45,17 +45,18 @@ def answered(wire: Wire, *, stream: bool, tool: ToolCall | None = None, before: 
     return lab.streamed(frames, before=before)
 
 
-def challenged(form: Form, wire: Wire) -> Reply:
-    """A refusal in one of the forms that upstreams give it."""
+def challenged(form: Form, wire: Wire, *, stream: bool) -> Reply:
+    """A refusal in one of the forms that upstreams give it; one of a stream is a status of its own where none was asked."""
     if form == "page":
         return lab.page()
     if form == "crowded":
         return lab.whole(lab.MTOP)
     if form == "frame":
-        return lab.streamed([lab.event(lab.MTOP)])
+        return lab.streamed([lab.event(lab.MTOP)]) if stream else lab.whole(lab.MTOP)
     if form == "3007":
         return lab.whole(lab.CAPTCHA_3007, 400)
-    return lab.streamed([_overload_frame(wire)])
+    overload = _overload(wire)
+    return lab.streamed([lab.event(overload)]) if stream else lab.whole(overload, 529 if wire == "anthropic" else 429)
 
 
 def limited(wire: Wire) -> Reply:
@@ -67,11 +68,11 @@ def limited(wire: Wire) -> Reply:
     return lab.whole({"error": error}, 429)
 
 
-def _overload_frame(wire: Wire) -> bytes:
+def _overload(wire: Wire) -> dict[str, Any]:
     error = lab.OVERLOAD_1305["error"]
     if wire == "anthropic":
-        return lab.event({"type": "error", "error": {"type": "overloaded_error", **error}})
-    return lab.event({"error": error})
+        return {"type": "error", "error": {"type": "overloaded_error", **error}}
+    return {"error": error}
 
 
 def _document(wire: Wire, tool: ToolCall | None) -> dict[str, Any]:
