@@ -130,8 +130,18 @@ class Running:
 
 
 def play(scenario: Scenario, side: Side, cache: Path) -> Outcome:
-    """Run it, and end everything that it started."""
+    """Run it, and end everything that it started. With BENCH_KEEP set its folder stays, with all that was printed."""
     folder = Path(tempfile.mkdtemp(prefix="agents-"))
+    try:
+        return _played(scenario, side, cache, folder)
+    finally:
+        if os.environ.get("BENCH_KEEP"):
+            print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _played(scenario: Scenario, side: Side, cache: Path, folder: Path) -> Outcome:
     provider = Provider(Authority(folder), scenario.behaviour)
     provider.folder = str(folder)
     (folder / NOTE).write_text("a note\n", encoding="utf-8")
@@ -153,15 +163,10 @@ def play(scenario: Scenario, side: Side, cache: Path) -> Outcome:
             each.end()
         proxy.end()
         provider.stop()
-    outcome = _outcome(scenario, side, running, provider)
-    if os.environ.get("BENCH_KEEP"):
         (folder / "proxy.log").write_text(proxy.log, encoding="utf-8")
-        print(f"kept: {folder}")
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
     if provider.faults:
         raise RuntimeError(f"the scripted upstream failed: {provider.faults[0]!r}")
-    return outcome
+    return _outcome(scenario, side, running, provider)
 
 
 def _watch(running: Sequence[Running], limit_seconds: float) -> None:
