@@ -140,7 +140,10 @@ AGENTS: dict[str, Agent] = {
 
 
 def environment(cache: Path, home: Path, proxy_url: str, ca_path: Path) -> dict[str, str]:
-    """What every agent has: a home of its own, the proxy, and the proxy's CA under each name that clients look for."""
+    """What every agent has: a home of its own, the proxy, and the proxy's CA under each name that clients look for.
+
+    Not IS_SANDBOX, though root would have more freedom with it: it takes away Claude Code's end at the third 529.
+    """
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), proxy_url)
     trusted = ("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CODEX_CA_CERTIFICATE")
@@ -152,5 +155,4 @@ def environment(cache: Path, home: Path, proxy_url: str, ca_path: Path) -> dict[
         "HOME": str(home),
         "PATH": path,
         "TERM": "dumb",
-        "IS_SANDBOX": "1",
     }
