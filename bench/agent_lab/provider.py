@@ -38,10 +38,7 @@ class Send(NamedTuple):
 
     at: float
     """Monotonic seconds."""
-    wire: Wire
     refused: bool
-    agent: str
-    """The product that its User-Agent names."""
 
 
 class Provider(Upstream):
@@ -63,8 +60,7 @@ class Provider(Upstream):
         if hit.method != "POST" or wire is None:
             return self._place, _quiet(hit)
         reply, refused = self._generate(hit, wire)
-        agent = (hit.header("user-agent") or "").partition("/")[0]
-        self.sends.append(Send(hit.at, wire, refused, agent))
+        self.sends.append(Send(hit.at, refused))
         hit.body = b""
         return self._place, reply
 
