@@ -1,0 +1,1 @@
+"""Real coding agents before a scripted upstream. `bench.agents` is the way in; nothing here is for others."""
