@@ -9,7 +9,8 @@ from enum import StrEnum
 
 from policies.breaker import Breaker, BreakerState, Permit, Transition
 from policies.concurrency import Limits
-from policies.queue import Asking, Place, Why
+from policies.kinds import Reason
+from policies.queue import Asking, Place
 from policies.settings import Concurrency
 from policies.slow_start import SlowStart
 from policies.stated_waits import StatedWaits
@@ -46,7 +47,7 @@ class Refusal:
 class Block:
     """What keeps a request here."""
 
-    why: Why
+    why: Reason
     until: float | None = None
     """Monotonic seconds at which time alone ends it; None where only another's end does."""
     tells: bool = False
@@ -80,27 +81,27 @@ class Hurdles:
         """What keeps a request here now, None where it may go."""
         asking = place.asking
         if place.not_before > now:
-            return Block(Why.OWN_WAIT, place.not_before)
+            return Block(Reason.REMEMBERED_WAIT, place.not_before)
         stated = self._stated.standing(asking.key, now) if self.queued else None
         if stated is not None:
-            return Block(Why.STATED_WAIT, stated.until, tells=stated.told)
+            return Block(Reason.STATED_WAIT, stated.until, tells=stated.told)
         return self._breaker_blocks(asking, now, main_waits, main_came) or self._room_lacks(asking, now)
 
     def _breaker_blocks(self, asking: Asking, now: float, main_waits: bool, main_came: float) -> Block | None:
         breaker = self.breaker_of(asking.upstream, asking.account)
         state = breaker.current(now)
         if state in (BreakerState.OPEN, BreakerState.PROBING):
-            return Block(Why.BREAKER if state is BreakerState.OPEN else Why.PROBE, breaker.changes_at(now))
+            return Block(Reason.BREAKER_OPEN if state is BreakerState.OPEN else Reason.PROBE_OUT, breaker.changes_at(now))
         if state is BreakerState.HALF_OPEN and asking.side and (main_waits or now < main_came + MAIN_SECONDS):
-            return Block(Why.PROBE, None if main_waits else main_came + MAIN_SECONDS)
+            return Block(Reason.PROBE_OUT, None if main_waits else main_came + MAIN_SECONDS)
         return None
 
     def _room_lacks(self, asking: Asking, now: float) -> Block | None:
         for start in self._starts_of(asking) if self.queued else ():
             if not start.room(now):
-                return Block(Why.SLOW_START, start.changes_at())
+                return Block(Reason.SLOW_START, start.changes_at())
         if not self.limits.room(asking.key, now):
-            return Block(Why.SLOT, self.limits.changes_at(asking.key, now))
+            return Block(Reason.NO_SLOT, self.limits.changes_at(asking.key, now))
         return None
 
     def take(self, place: Place, now: float) -> None:

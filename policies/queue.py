@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from policies.breaker import Permit
 from policies.concurrency import Key
+from policies.kinds import Reason
 
 SIDE_SECONDS = 20.0
 """A side request that has waited so long stands among the main ones: it starves behind no number of them."""
@@ -46,6 +47,8 @@ class Move(StrEnum):
     """The upstream refused it, and it waits here for another turn."""
     TELL = "told"
     """It may not or cannot wait (any longer)."""
+    RELEASED = "released"
+    """It is sent, and nothing that comes of it counts here."""
 
 
 # Theory of operation
@@ -59,37 +62,29 @@ class Move(StrEnum):
 # that comes after the client left makes no room.
 MOVES: Mapping[Standing, Mapping[Move, Standing]] = {
     Standing.NEW: {Move.ARRIVED: Standing.WAITING},
-    Standing.WAITING: {Move.TURN: Standing.UNDER_WAY, Move.TELL: Standing.TOLD, Move.ENDED: Standing.OVER},
+    Standing.WAITING: {
+        Move.TURN: Standing.UNDER_WAY,
+        Move.TELL: Standing.TOLD,
+        Move.RELEASED: Standing.OVER,
+        Move.ENDED: Standing.OVER,
+    },
     Standing.UNDER_WAY: {
         Move.ANSWERED: Standing.ANSWERED,
         Move.REFUSED: Standing.TOLD,
         Move.HELD: Standing.WAITING,
         Move.ENDED: Standing.OVER,
     },
-    Standing.ANSWERED: {Move.ENDED: Standing.OVER},
+    Standing.ANSWERED: {Move.REFUSED: Standing.TOLD, Move.ENDED: Standing.OVER},
     Standing.TOLD: {Move.ENDED: Standing.OVER},
     Standing.OVER: {},
 }
 
 
-class Why(StrEnum):
-    """What a request waits for, and what it is told when it cannot wait."""
-
-    BREAKER = "breaker_open"
-    PROBE = "breaker_probing"
-    OWN_WAIT = "remembered_wait"
-    STATED_WAIT = "stated_wait"
-    SLOW_START = "slow_start"
-    SLOT = "no_slot"
-    FULL = "queue_full"
-    UPSTREAM = "refused_by_upstream"
-    """The upstream's own refusal, in its own words."""
-    CLOSING = "closing"
-
-
 @dataclass(frozen=True, slots=True)
 class Told:
-    why: Why
+    """What a request waits for, or is told when it cannot wait."""
+
+    why: Reason
     left: float
     """Seconds to tell, before ``tell`` of policies.breaker makes them 1 to the cap."""
 
@@ -101,7 +96,8 @@ class Asking:
     upstream: str
     account: str
     model: str
-    digest: str
+    digest: Callable[[], str]
+    """What is asked; called only where something is remembered of anybody, since it reads the whole body."""
     session: str
     side: bool = False
     patience: float = 0.0
@@ -187,7 +183,7 @@ class Returning:
 
     def place(self, asking: Asking, number: int, queue: Queue, now: float) -> Place:
         """Its place: the one that it had where it comes again, else the last of its session."""
-        known = self._known.get(_name(asking))
+        known = self._known.get(_name(asking)) if self._known else None
         if known is None or known.until <= now:
             known = _Known(now, queue.round_of(asking.session), 0, now)
         return Place(asking, number, now, known.arrival, known.round, known.refusals, asking.not_before)
@@ -201,11 +197,12 @@ class Returning:
             self._known.popitem(last=False)
 
     def answered(self, asking: Asking) -> None:
-        self._known.pop(_name(asking), None)
+        if self._known:
+            self._known.pop(_name(asking), None)
 
 
 def _name(asking: Asking) -> tuple[str, str, str]:
-    return asking.upstream, asking.account, asking.digest
+    return asking.upstream, asking.account, asking.digest()
 
 
 @dataclass

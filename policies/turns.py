@@ -11,7 +11,8 @@ from itertools import count
 from policies.breaker import Breaker, Transition
 from policies.concurrency import Key, Limits
 from policies.hurdles import Block, Hurdles, Refusal, Refused
-from policies.queue import CROWDED_AT_MOST, Asking, Move, Place, Queue, Returning, Standing, Told, Why
+from policies.kinds import Reason
+from policies.queue import CROWDED_AT_MOST, Asking, Move, Place, Queue, Returning, Standing, Told
 from policies.settings import Concurrency, QueueSettings
 
 UNKNOWN_LEFT = 5.0
@@ -77,7 +78,7 @@ class Line:
         self._wait(place, lane)
         self._serve(lane, now)
         if full and place.standing is Standing.WAITING:
-            self._tell(place, Told(Why.FULL, UNKNOWN_LEFT), now)
+            self._tell(place, Told(Reason.QUEUE_FULL, UNKNOWN_LEFT), now)
         self._changed.pop(place, None)
         return place
 
@@ -96,7 +97,7 @@ class Line:
 
     def refused(self, place: Place, refusal: Refusal, now: float) -> Transition | None:
         """The upstream refused it: WAITING where it waits here for another turn, else TOLD."""
-        held = self._holds(place, refusal, now)
+        held = place.standing is Standing.UNDER_WAY and self._holds(place, refusal, now)
         if not place.move(Move.HELD if held else Move.REFUSED, now):
             return None
         lane = self._lane(place.asking)
@@ -106,7 +107,6 @@ class Line:
         if held:
             self._wait(place, lane)
         else:
-            place.told = Told(Why.UPSTREAM, refusal.wait)
             self._returning.keep(place, now)
         self._serve(lane, now)
         self._changed.pop(place, None)
@@ -173,19 +173,17 @@ class Line:
         self._serve_all(now)
 
     def update(self, settings: QueueSettings, now: float) -> None:
-        """Changed settings: everybody who waits is decided anew; where waiting is off or shorter now, it is told."""
+        """Changed settings: everybody who waits is sent at once, and nothing that comes of it counts here."""
         self._take(settings)
-        places = sorted(self._waiting, key=lambda place: place.order(now))
-        for place in places:
+        for place in list(self._waiting):
+            place.move(Move.RELEASED, now)
             self._waiting.pop(place).queue.remove(place)
-        for place in places:
-            self._wait(place, self._lane(place.asking))
-        self._serve_all(now)
+            self._changed[place] = None
 
     def close(self, now: float) -> None:
         """The process ends: everybody who waits is told."""
         for place in list(self._waiting):
-            self._tell(place, Told(Why.CLOSING, UNKNOWN_LEFT), now)
+            self._tell(place, Told(Reason.CLOSING, UNKNOWN_LEFT), now)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -263,5 +261,5 @@ def _count(place: Place, refusal: Refusal, now: float) -> None:
 
 def _told(block: Block | None, now: float) -> Told:
     if block is None:
-        return Told(Why.SLOT, UNKNOWN_LEFT)
+        return Told(Reason.NO_SLOT, UNKNOWN_LEFT)
     return Told(block.why, UNKNOWN_LEFT if block.until is None else block.until - now)
