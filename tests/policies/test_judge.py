@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from policies.answer.head import Head
 from policies.decisions import Commit, End, Forward, Refuse, Replace, Resend
 from policies.judge import Judge
 from policies.kinds import Kind
@@ -130,11 +131,11 @@ class TestLookingOn:
 
 
     def test_what_was_refused_once_is_not_looked_at_any_more(self) -> None:
-        controller = Controller()
-        judge = controller.begin(controller.sent("zai-openai"))
-        frame = b"data: " + MTOP + b"\n\n"
-        assert [type(one) for one in judge.look_on(frame, controller.now, controller.wall)] == [Replace]
-        assert judge.look_on(frame, controller.now, controller.wall) == []
+        controller = Controller("hold: {bytes: 10}")
+        head = Head(200, (("content-type", "text/event-stream"), ("bxpunish", "1")))
+        judge = Judge(controller.sent("qwen-chat"), head, controller.now)
+        assert [type(one) for one in judge.look_on(PING * 2, controller.now, controller.wall)] == [Replace]
+        assert judge.look_on(b"data: " + MTOP + b"\n\n", controller.now, controller.wall) == []
 
 
 class TestARunningStream:
