@@ -153,7 +153,7 @@ class Judge:
                 return []
             decided.append(decision)
             data, self._passed = b"".join(self._passed), []  # the tap reads from the first byte on
-        if data and isinstance(self._ruled, Commit):
+        if data:  # of a refused answer the reader says no more
             _, end = self.tap(data, now, wall)
             decided += [end] if end else []
         return decided
