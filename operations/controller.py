@@ -211,7 +211,7 @@ class Controller:
             self._unread.add(flow)
         if flow is not None and (ex := self.live.get(flow)):
             with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
-                ex.permit_over(clock().now)
+                ex.turn_over(clock().now)
         words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
         if kind not in self.faults:
             logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)

@@ -250,6 +250,13 @@ class Breaker:
         last = self._strikes >= self.settings.strikes and self.window > 0
         return self._step(Event.LAST_STRIKE if last else Event.STRIKE, now)
 
+    def opens_for(self, permit: Permit) -> float:
+        """Seconds of the window that a challenge of this request would open; 0 where it would open none."""
+        if "challenged" in self._known.get(permit, {"challenged"}):
+            return 0.0
+        last = permit == self._probe or self._strikes + 1 >= self.settings.strikes
+        return self.window if last else 0.0
+
     def ended(self, permit: Permit, now: float) -> Transition | None:
         """The request is over, whatever came of it; nothing counts for this permit any more."""
         if not self._counts(permit, "ended", now):

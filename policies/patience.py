@@ -18,6 +18,9 @@ NODE_SECONDS = 300.0
 MOST_SECONDS = 86400.0
 """A header that says more than a day is none."""
 
+HEADERS = ("x-stainless-read-timeout", "x-stainless-timeout", "user-agent")
+"""What is read of a request."""
+
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?", re.ASCII)
 
 

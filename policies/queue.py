@@ -96,8 +96,8 @@ class Asking:
     upstream: str
     account: str
     model: str
-    digest: Callable[[], str]
-    """What is asked; called only where something is remembered of anybody, since it reads the whole body."""
+    digest: str | Callable[[], str]
+    """What is asked, or how to get it: it reads the whole body, so it is asked for only where anything is remembered."""
     session: str
     side: bool = False
     patience: float = 0.0
@@ -202,7 +202,8 @@ class Returning:
 
 
 def _name(asking: Asking) -> tuple[str, str, str]:
-    return asking.upstream, asking.account, asking.digest()
+    digest = asking.digest if isinstance(asking.digest, str) else asking.digest()
+    return asking.upstream, asking.account, digest
 
 
 @dataclass

@@ -13,7 +13,8 @@ from policies.refusal_memory import RefusalMemory
 from policies.replays import Replays, Sessions
 from policies.request.surfaces import Surfaces
 from policies.research.evidence import Evidence
-from policies.settings import ReplaySettings, Settings
+from policies.settings import Concurrency, ReplaySettings, Settings
+from policies.turns import Line
 from policies.windows import Windows
 
 
@@ -34,9 +35,17 @@ class State:
     evidence: Evidence = field(default_factory=Evidence)
     replay_of: dict[str, ReplaySettings] = field(default_factory=dict)
     """Settings of the replays, by upstream."""
+    concurrency_of: dict[str, Concurrency] = field(default_factory=dict)
+    """Calls at a time, by upstream."""
+    line: Line = field(init=False)
 
     def __post_init__(self) -> None:
+        self._by_upstream()
+        self.line = Line(self.settings.queue, self.breakers.of, lambda upstream: self.concurrency_of.get(upstream, "learn"))
+
+    def _by_upstream(self) -> None:
         self.replay_of = {one.name: one.replay or self.settings.replay for one in self.settings.upstreams}
+        self.concurrency_of = {one.name: self.settings.concurrency_of(one) for one in self.settings.upstreams}
 
     @classmethod
     def fresh(cls, settings: Settings, key: bytes = b"") -> State:
@@ -71,5 +80,7 @@ class State:
         self.surfaces = Surfaces(settings.upstreams)
         self.recogniser = Recogniser(settings.signatures)
         self.windows.configure(settings.windows)
-        self.__post_init__()
-        return self.breakers.update(settings, now)
+        self._by_upstream()
+        transitions = self.breakers.update(settings, now)
+        self.line.update(settings.queue, now)
+        return transitions

@@ -107,7 +107,8 @@ class Line:
         if held:
             self._wait(place, lane)
         else:
-            self._returning.keep(place, now)
+            place.told = Told(Reason.REMEMBERED_WAIT, refusal.wait)
+            self._keep(place, now)
         self._serve(lane, now)
         self._changed.pop(place, None)
         return transition
@@ -118,7 +119,7 @@ class Line:
         if not place.move(Move.ENDED, now):
             return None
         if not answered:
-            self._returning.keep(place, now)
+            self._keep(place, now)
         lane = self._waiting.pop(place, None) or self._lane(place.asking)
         lane.queue.remove(place)
         transition = self._hurdles.give_back(place, now) if self._hurdles.under_way(place) else None
@@ -227,8 +228,13 @@ class Line:
         place.move(Move.TELL, now)
         self._waiting.pop(place).queue.remove(place)
         place.told = told
-        self._returning.keep(place, now)
+        self._keep(place, now)
         self._changed[place] = None
+
+    def _keep(self, place: Place, now: float) -> None:
+        """Its client may come again, and has its place then; where nobody waits, there is none."""
+        if self._settings.seconds > 0:
+            self._returning.keep(place, now)
 
     def _holds(self, place: Place, refusal: Refusal, now: float) -> bool:
         """Whether a refused request waits here for another turn: a crowd's at once, any other from the second on."""

@@ -182,8 +182,7 @@ class TestAskingAgain:
         controller.now += 30
         assert isinstance(controller.rules.admit(ex, controller.now, controller.wall), Forward)
         assert (ex.gap, ex.refused_here) == (0.5, False)
-        assert ex.permit
-        assert ex.permit.probe
+        assert ex.probes
 
 
 class TestEvidence:

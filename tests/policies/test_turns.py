@@ -8,7 +8,8 @@ import pytest
 
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.hurdles import Refusal, Refused
-from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing, Why
+from policies.kinds import Reason
+from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing, Told
 from policies.settings import BreakerSettings, Concurrency, QueueSettings
 from policies.turns import Line
 
@@ -48,7 +49,7 @@ class Lab:
 
 
 def names(places: list[Place]) -> str:
-    return "".join(place.asking.digest for place in places)
+    return "".join(str(place.asking.digest) for place in places)
 
 
 def test_with_nothing_in_the_way_everybody_goes_at_once() -> None:
@@ -64,7 +65,7 @@ def test_after_an_opening_one_goes_first_and_the_others_follow_by_twos() -> None
     assert lab.line.next_look(lab.now) == lab.now + 59
     out = lab.later(59.0)
     assert names(out) == "0"
-    assert lab.line.why(places[1], lab.now).why is Why.PROBE  # type: ignore[union-attr]
+    assert lab.line.why(places[1], lab.now).why is Reason.PROBE_OUT  # type: ignore[union-attr]
     sizes = []
     while out:
         out = [p for place in out for p in lab.answered(place)]
@@ -149,8 +150,7 @@ def test_the_first_refusal_is_told_and_the_next_is_held_until_its_turn() -> None
     first = lab.comes("a")
     lab.refused(first, Refusal(Refused.CHALLENGE, wait=30))
     assert first.standing is Standing.TOLD
-    assert first.told is not None
-    assert (first.told.why, first.told.left) == (Why.UPSTREAM, 30)
+    assert first.told == Told(Reason.REMEMBERED_WAIT, 30)
     lab.now += 30
     again = lab.comes("a")
     lab.refused(again, Refusal(Refused.CHALLENGE, wait=40))
@@ -195,7 +195,7 @@ def test_after_an_answer_the_next_refusal_is_a_first_one() -> None:
 def test_its_own_wait_is_waited_for_here() -> None:
     lab = Lab()
     place = lab.comes("a", not_before=lab.now + 12)
-    assert lab.line.why(place, lab.now).why is Why.OWN_WAIT  # type: ignore[union-attr]
+    assert lab.line.why(place, lab.now).why is Reason.REMEMBERED_WAIT  # type: ignore[union-attr]
     assert lab.comes("b").standing is Standing.UNDER_WAY
     assert lab.later(12) == [place]
 
@@ -207,7 +207,7 @@ def test_patience_ends_with_the_truth() -> None:
     lab.now += 25
     assert lab.line.due(lab.now) == (place,)
     assert place.told is not None
-    assert (place.told.why, place.told.left) == (Why.BREAKER, 34)
+    assert (place.told.why, place.told.left) == (Reason.BREAKER_OPEN, 34)
     assert place.waited == 25
     assert lab.line.due(lab.now) == ()
 
@@ -216,13 +216,13 @@ def test_where_the_queue_is_off_it_is_told_at_once_and_of_a_probe_what_is_left_o
     lab = Lab("off", seconds=0).opened()
     told = lab.comes("a").told
     assert told is not None
-    assert (told.why, told.left) == (Why.BREAKER, 59)
+    assert (told.why, told.left) == (Reason.BREAKER_OPEN, 59)
     lab.now += 59
     probe = lab.comes("a")
     lab.now += 20
     told = lab.comes("b").told
     assert told is not None
-    assert (told.why, told.left) == (Why.PROBE, LEASE_SECONDS - 20)
+    assert (told.why, told.left) == (Reason.PROBE_OUT, LEASE_SECONDS - 20)
     lab.line.heard(probe, lab.now)
     assert lab.comes("c").told.left == LEASE_SECONDS  # type: ignore[union-attr]
 
@@ -309,7 +309,7 @@ def test_a_longer_stated_wait_is_told_for_a_minute_at_a_time_and_then_one_asks_a
     lab.now += 1
     told = lab.comes("b").told
     assert told is not None
-    assert (told.why, told.left) == (Why.STATED_WAIT, 58)
+    assert (told.why, told.left) == (Reason.STATED_WAIT, 58)
     lab.now += 58
     again, behind = lab.comes("b"), lab.comes("c")
     assert (again.standing, behind.standing) == (Standing.UNDER_WAY, Standing.WAITING)
@@ -354,15 +354,16 @@ def test_closing_by_hand_lets_everybody_go_and_the_end_of_the_process_tells_ever
     last = lab.comes("x")
     lab.line.close(lab.now)
     assert last.told is not None
-    assert last.told.why is Why.CLOSING
+    assert last.told.why is Reason.CLOSING
 
 
-def test_where_waiting_is_turned_off_who_waits_is_told() -> None:
+def test_changed_settings_let_everybody_go_and_nothing_of_them_counts() -> None:
     lab = Lab().opened()
     place = lab.comes("a")
     lab.line.update(QueueSettings(seconds=0), lab.now)
     assert lab.line.due(lab.now) == (place,)
-    assert place.standing is Standing.TOLD
+    assert place.standing is Standing.OVER
+    assert place.told is None
 
 
 def test_what_is_remembered_of_those_who_may_come_again_is_bounded() -> None:

@@ -11,7 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.concurrency import KEPT_SECONDS, Key
 from policies.hurdles import Refusal, Refused
-from policies.queue import Asking, Place, Standing, Why
+from policies.kinds import Reason
+from policies.queue import Asking, Place, Standing
 from policies.settings import BreakerSettings, Concurrency, QueueSettings
 from policies.turns import Line
 
@@ -43,7 +44,7 @@ class LineMachine(RuleBasedStateMachine):
         """Wake those that are due; nobody else may have moved out of waiting, and each is handed out once."""
         for place in self.line.due(self.now):
             assert place in self.waited, "handed out twice, or never waited"
-            assert place.standing in (Standing.UNDER_WAY, Standing.TOLD)
+            assert place.standing in (Standing.UNDER_WAY, Standing.TOLD, Standing.OVER)
             self.waited.discard(place)
             self.sees(place)
         assert all(place.standing is Standing.WAITING for place in self.waited), "somebody is not woken"
@@ -157,6 +158,7 @@ class LineMachine(RuleBasedStateMachine):
     def settings_change(self, seconds: float) -> None:
         self.seconds = seconds
         self.line.update(QueueSettings(seconds=seconds, size=self.size), self.now)
+        assert all(place.standing is Standing.OVER for place in self.waited), "all are let go"
         self.notice()
 
     @precondition(lambda self: self.waited)
@@ -213,7 +215,7 @@ class LineMachine(RuleBasedStateMachine):
         self.time_goes_by(KEPT_SECONDS)
         last = self.line.arrive(Asking("zai", "acc", MODELS[0], "last", "last", patience=280.0), self.now)
         assert last.standing is Standing.UNDER_WAY, "a permit was lost"
-        assert last.told is None or last.told.why is not Why.FULL
+        assert last.told is None or last.told.why is not Reason.QUEUE_FULL
 
 
 LineMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
