@@ -118,7 +118,7 @@ class Permit(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Refused:
     left: float
-    """Seconds to tell, before ``tell``: what is left of the window, or a fresh one while the probe is out."""
+    """Seconds to tell, before ``tell``: what is left of the window, or of the lease of the probe that is out."""
     probe_out: bool
 
 
@@ -220,8 +220,13 @@ class Breaker:
         if self._state is BreakerState.OPEN:
             return Refused(self._ends - now, probe_out=False)
         if self._state is BreakerState.PROBING:
-            return Refused(self.window, probe_out=True)
+            return Refused(self._probe_heard + LEASE_SECONDS - now, probe_out=True)
         return None
+
+    def changes_at(self, now: float) -> float | None:
+        """Monotonic seconds at which time alone moves it: the end of the window or of the lease; None where none runs."""
+        refused = self.preparation(now)
+        return None if refused is None else now + refused.left
 
     def heard(self, permit: Permit, now: float) -> None:
         """A byte came from the upstream."""
