@@ -12,6 +12,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import pytest
+
 from policies.breaker import Breaker, tell
 from policies.hurdles import Refusal, Refused
 from policies.patience import NODE_SECONDS, Patience
@@ -35,13 +37,12 @@ class Habit:
     limit: float
     tries: int
     jitter: float = 0.0
-    gives_up: float = math.inf
 
 
 CLAUDE = Habit("Claude Code", 300.0, 11, 0.25)
 OPUS = Habit("Claude Code, Opus", 300.0, 3, 0.25)
 QWEN = Habit("Qwen Code", 119.0, 28)
-OPENCODE = Habit("opencode", NODE_SECONDS, 8, gives_up=270.0)
+OPENCODE = Habit("opencode", NODE_SECONDS, 8)
 CODEX = Habit("Codex", 585.0, 40)
 SDK = Habit("SDK", 600.0, 3)
 FOUR = (CLAUDE, QWEN, OPENCODE, CODEX)
@@ -151,8 +152,7 @@ class Turn:
             self.told(tell(place.told.left, 59))
 
     def told(self, wait: float) -> None:
-        over = self.world.now - self.began > self.habit.gives_up
-        if self.tries >= self.habit.tries or over:
+        if self.tries >= self.habit.tries:
             self.world.tally.lost.append(self.habit.name)
             self.done()
             return
@@ -216,20 +216,28 @@ def bad_hours(guard: str, seeds: int = 10) -> Iterator[Tally]:
         yield agents(FOUR, guard, mostly_challenged(random.Random(1000 + seed)), seed, HOURS * 3600.0)
 
 
-def test_four_agents_in_a_long_bad_window_get_more_turns_with_fewer_sends() -> None:
+def test_four_agents_in_a_long_bad_window_lose_fewer_turns_and_do_not_storm() -> None:
+    """Bare clients get more answers by hammering, where each send is a draw of its own; that is not ours to do."""
     queue, refuse, none = (list(bad_hours(guard)) for guard in ("queue", "refuse", "none"))
-    share = [sum(t.answered for t in rows) / sum(t.turns for t in rows) for rows in (queue, refuse, none)]
-    sends = [sum(t.sends for t in rows) for rows in (queue, refuse, none)]
-    assert share[0] > share[1] > share[2]
-    assert sends[0] < 0.2 * sends[2]
-    assert max(t.sends for t in queue) <= HOURS * 3600 / 60 * 2.5, "a storm"
+    lost = [sum(len(t.lost) for t in rows) for rows in (queue, refuse, none)]
+    assert lost[0] < 0.3 * lost[1] < lost[2]
+    assert sum(t.answered for t in queue) > sum(t.answered for t in refuse)
+    assert max(t.sends for t in queue) <= 2 * HOURS * 60
 
 
-def test_nine_agents_all_end_in_the_answer() -> None:
-    for seconds, most in ((70, 5), (300, 9), (600, 15)):
-        tally = agents(NINE, "queue", challenged_until(seconds), 0, 0.0)
-        assert tally.lost == []
-        assert tally.refused <= most, (seconds, tally)
+@pytest.mark.parametrize(("seconds", "refused"), [(70, 5), (300, 9)])
+def test_nine_agents_at_once_all_end_in_the_answer(seconds: float, refused: int) -> None:
+    tally = agents(NINE, "queue", challenged_until(seconds), 0, 0.0)
+    assert tally.lost == []
+    assert tally.refused <= refused
+
+
+def test_ten_minutes_lose_only_clients_of_three_tries() -> None:
+    """Three times 280 s and what they are told between end at about 640 s; whether a probe is answered by then is chance."""
+    tally = agents(NINE, "queue", challenged_until(600), 0, 0.0)
+    assert set(tally.lost) <= {"SDK", "Claude Code, Opus"}
+    assert tally.answered >= 6
+    assert tally.refused <= 15
 
 
 def test_ten_at_once_on_a_plan_of_two_are_all_answered_in_little_more_than_the_ideal_time() -> None:
