@@ -96,7 +96,8 @@ class Hurdles:
         return None
 
     def _room_lacks(self, asking: Asking, now: float) -> Block | None:
-        for start in self._starts_of(asking) if self.queued else ():
+        probe = self.breaker_of(asking.upstream, asking.account).current(now) is BreakerState.HALF_OPEN
+        for start in self._starts_of(asking, but_the_breakers=probe) if self.queued else ():
             if not start.room(now):
                 return Block(Why.SLOW_START, start.changes_at())
         if not self.limits.room(asking.key, now):
@@ -111,7 +112,7 @@ class Hurdles:
         assert isinstance(permit, Permit), "a blocked request had its turn"
         place.permit, self._under_way[place] = permit, breaker
         if permit.probe:
-            self._begin((breaker.upstream, breaker.account), place.number)
+            self._starts.setdefault((breaker.upstream, breaker.account), SlowStart()).begin()
         for start in self._starts_of(asking):
             start.sent(place.number, now)
         self.limits.sent(asking.key, place.number, now)
@@ -167,13 +168,13 @@ class Hurdles:
         while len(self._starts) > _MOST_STARTS:
             self._starts.popitem(last=False)
 
-    def _starts_of(self, asking: Asking) -> list[SlowStart]:
-        """The slow starts that a request goes through, where there are any: its breaker's and its key's."""
+    def _starts_of(self, asking: Asking, *, but_the_breakers: bool = False) -> list[SlowStart]:
+        """The slow starts that a request goes through, where there are any: its key's, and its breaker's, which begins anew with a probe."""
         if not self._starts:
             return []
         breaker = self.breaker_of(asking.upstream, asking.account)
         found = []
-        for name in ((breaker.upstream, breaker.account), asking.key):
+        for name in ((asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account))):
             start = self._starts.get(name)
             if start is not None and start.unlimited:
                 del self._starts[name]

@@ -207,12 +207,12 @@ def test_what_is_told_later_never_moves_the_window() -> None:
     assert passed(breaker, START + 59).probe
 
 
-def test_while_the_probe_is_out_everyone_else_is_told_a_fresh_window() -> None:
+def test_while_the_probe_is_out_everyone_else_is_told_what_is_left_of_its_lease() -> None:
     breaker = opened()
     probe = passed(breaker, START + 59)
     assert probe.probe
     for second in (59, 60, 100):
-        assert refused(breaker, START + second) == Refused(left=59.0, probe_out=True)
+        assert refused(breaker, START + second) == Refused(left=59 + LEASE_SECONDS - second, probe_out=True)
 
 
 def test_a_byte_from_the_upstream_keeps_the_probe_and_silence_ends_it() -> None:
@@ -265,7 +265,7 @@ def test_a_preparation_step_passes_between_window_and_probe_without_taking_it() 
     assert breaker.preparation(START + 59) is None
     assert breaker.state(START + 59).state is HALF_OPEN
     assert passed(breaker, START + 59).probe
-    assert breaker.preparation(START + 60) == Refused(59.0, probe_out=True)
+    assert breaker.preparation(START + 60) == Refused(LEASE_SECONDS - 1, probe_out=True)
 
 
 def test_a_reset_forgets_what_is_under_way() -> None:
