@@ -8,7 +8,7 @@ from policies.slow_start import SlowStart
 
 def fill(start: SlowStart, first: int) -> list[int]:
     """As many as have room are sent; their numbers."""
-    sent = []
+    sent: list[int] = []
     while start.room(0.0) and len(sent) < 100:
         sent.append(first + len(sent))
         start.sent(sent[-1], 0.0)
