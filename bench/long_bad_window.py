@@ -90,12 +90,14 @@ class World:
         self.line = Line(QueueSettings(seconds=seconds), lambda *_: self.breaker, lambda _: concurrency)  # type: ignore[arg-type, return-value]
         self.memory = RefusalMemory()
         self.accepted = 0
+        self.sending: Turn | None = None
+        """Whose send the upstream is asked about."""
         self._turns: dict[Place, Turn] = {}
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[float, int, Callable[[], object]]] = []
         self._order = itertools.count()
         self._timer = math.inf
 
-    def later(self, seconds: float, event: Callable[[], None]) -> None:
+    def later(self, seconds: float, event: Callable[[], object]) -> None:
         heapq.heappush(self._events, (self.now + seconds, next(self._order), event))
 
     def run(self) -> Tally:
@@ -161,6 +163,7 @@ class Turn:
     def sent(self, place: Place | None) -> None:
         world = self.world
         world.tally.sends += 1
+        world.sending = self
         verdict = world.upstream(world.now, world.accepted)
         if verdict is None:
             world.accepted += 1

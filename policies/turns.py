@@ -198,8 +198,12 @@ class Line:
 
     def _serve(self, lane: _Lane, now: float) -> None:
         """In order, each that nothing blocks gets its turn; each that may wait no longer is told."""
+        blocked: dict[tuple[Key, bool], Block] = {}  # a turn only takes room, so what blocked one blocks the next of its kind
         for place in lane.queue.ordered(now):
-            block = self._block(lane, place, now)
+            kind = (place.asking.key, place.asking.side)
+            block = (blocked.get(kind) if place.not_before <= now else None) or self._block(lane, place, now)
+            if block is not None and block.why is not Reason.REMEMBERED_WAIT:
+                blocked[kind] = block
             if block is None:
                 self._go(lane, place, now)
             elif block.tells or not self._may_wait(place, now):

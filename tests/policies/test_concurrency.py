@@ -169,3 +169,19 @@ def test_memory_is_bounded_and_what_is_under_way_is_kept() -> None:
         found.crowded(key, number + 1, 0.0)
     assert len(found.listed(0.0)) == 9
     assert found.under_way(busy) == 1
+
+
+def test_there_is_one_try_at_a_time_also_when_another_call_ends_meanwhile() -> None:
+    found = full(2)
+    found.sent(KEY, 20, 60.0)
+    found.ended(KEY, 0, 61.0)
+    assert not found.room(KEY, 62.0)
+
+
+def test_a_refusal_never_raises_a_limit() -> None:
+    found = limits()
+    found.load([{**KEY._asdict(), "limit": 2, "learnt_at": 1.7e9}], 1.7e9, 0.0)
+    for call in range(5):
+        found.sent(KEY, call, 0.0)
+    found.crowded(KEY, 4, 0.0)
+    assert limit_of(found) == 2

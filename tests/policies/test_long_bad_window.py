@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import random
+from functools import partial
+
 import pytest
 
-from bench.long_bad_window import HOURS, IDEAL, NINE, agents, bad_hours, challenged_until, ten_at_once
+from bench.long_bad_window import (
+    CLAUDE,
+    CODEX,
+    HOURS,
+    IDEAL,
+    NINE,
+    Turn,
+    World,
+    agents,
+    bad_hours,
+    challenged_until,
+    ten_at_once,
+)
+from policies.hurdles import Refused
 
 
 def test_four_agents_in_a_long_bad_window_lose_fewer_turns_and_do_not_storm() -> None:
@@ -38,3 +54,15 @@ def test_ten_at_once_on_a_plan_of_two_are_all_answered_in_little_more_than_the_i
     assert second.refused <= 1
     assert first.ended_at <= 1.6 * IDEAL
     assert second.ended_at <= 1.35 * IDEAL
+
+
+def test_with_one_request_always_refused_the_others_go_on() -> None:
+    world = World("queue", lambda *_: None, random.Random(0))
+    world.upstream = lambda *_: Refused.CHALLENGE if world.sending and world.sending.habit is CODEX else None
+    world.later(0.0, partial(Turn, world, CODEX, lambda: None))
+    for number in range(6):
+        world.later(1.0 + number, partial(Turn, world, CLAUDE, lambda: None))
+    tally = world.run()
+    assert tally.answered == 6
+    assert tally.longest <= 70
+    assert tally.lost == ["Codex"]

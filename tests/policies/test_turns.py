@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from policies import hurdles
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.hurdles import Refusal, Refused
 from policies.kinds import Reason
-from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing, Told
+from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing
 from policies.settings import BreakerSettings, Concurrency, QueueSettings
 from policies.turns import Line
 
@@ -150,7 +151,8 @@ def test_the_first_refusal_is_told_and_the_next_is_held_until_its_turn() -> None
     first = lab.comes("a")
     lab.refused(first, Refusal(Refused.CHALLENGE, wait=30))
     assert first.standing is Standing.TOLD
-    assert first.told == Told(Reason.REMEMBERED_WAIT, 30)
+    assert first.told is not None
+    assert (first.told.why, first.told.left) == (Reason.REMEMBERED_WAIT, 30)
     lab.now += 30
     again = lab.comes("a")
     lab.refused(again, Refusal(Refused.CHALLENGE, wait=40))
@@ -186,7 +188,8 @@ def test_after_an_answer_the_next_refusal_is_a_first_one() -> None:
     lab.refused(lab.comes("a"))
     good = lab.comes("a")
     lab.answered(good)
-    lab.line.ended(good, lab.now)
+    for _ in range(2):
+        lab.line.ended(good, lab.now)
     third = lab.comes("a")
     lab.refused(third)
     assert third.standing is Standing.TOLD
@@ -383,3 +386,110 @@ def test_a_move_that_the_table_has_not_changes_nothing(standing: Standing, move:
     place.standing = standing
     assert place.move(move, 1.0) == (move in MOVES[standing])
     assert place.standing is MOVES[standing].get(move, standing)
+
+
+def test_what_is_over_moves_nothing_however_often_it_is_reported() -> None:
+    lab = Lab()
+    place = lab.comes("a")
+    lab.line.ended(place, lab.now)
+    for _ in range(2):
+        assert lab.line.answered(place, lab.now) is None
+        assert lab.line.ended(place, lab.now) is None
+        lab.refused(place)
+    assert place.standing is Standing.OVER
+
+
+def test_one_of_a_crowd_goes_before_those_who_were_never_sent() -> None:
+    lab = Lab(1)
+    lab.refused(lab.comes("r"), Refusal(Refused.OTHER))
+    running = lab.comes("r")
+    lab.comes("n")
+    lab.refused(running, CROWD)
+    assert lab.due() == []
+    assert lab.later(5.0) == [running]
+
+
+def test_a_place_at_the_head_is_for_one_turn() -> None:
+    lab = Lab(1)
+    place = lab.comes("x")
+    lab.refused(place, CROWD)
+    lab.later(5.0)
+    assert not place.head
+
+
+def test_whoever_leaves_between_its_turn_and_its_waking_is_not_handed_out() -> None:
+    lab = Lab().opened()
+    place = lab.comes("a")
+    lab.now += 59
+    lab.line._serve_all(lab.now)
+    assert place.standing is Standing.UNDER_WAY
+    lab.line.ended(place, lab.now)
+    assert lab.line.due(lab.now) == ()
+    assert lab.comes("b").standing is Standing.UNDER_WAY
+
+
+def test_an_end_makes_room_in_a_slow_start() -> None:
+    lab = Lab()
+    lab.refused(lab.comes("a"))
+    first, second = lab.comes("b"), lab.comes("c")
+    lab.line.ended(first, lab.now)
+    assert lab.due() == [second]
+
+
+@pytest.mark.parametrize(
+    "refusal", [Refusal(Refused.RATE_LIMIT, stated=40), Refusal(Refused.OVERLOAD), CHALLENGE, CROWD], ids=lambda r: r.kind
+)
+def test_closing_by_hand_ends_stated_waits_slow_starts_and_pauses(refusal: Refusal) -> None:
+    lab = Lab(3)
+    lab.refused(lab.comes("a"), refusal)
+    first, second = lab.comes("b"), lab.comes("c")
+    lab.line.release("zai", lab.now)
+    assert {first.standing, second.standing} == {Standing.UNDER_WAY}
+
+
+def test_a_session_that_asked_much_before_is_not_held_back_when_the_line_was_empty() -> None:
+    lab = Lab(1)
+    for _ in range(3):
+        lab.line.ended(lab.comes("x", session="one"), lab.now)
+    lab.opened()
+    lab.comes("a", session="one")
+    lab.now += 1
+    lab.comes("b", session="two")
+    assert order(lab, 2) == "ab"
+
+
+def test_a_session_that_comes_late_begins_where_the_others_stand() -> None:
+    lab = Lab(1).opened()
+    for digest in "1234":
+        lab.comes(digest, session="first")
+    (one,) = lab.later(59.0)
+    lab.line.ended(one, lab.now)
+    (two,) = lab.due()
+    for digest in "abc":
+        lab.comes(digest, session="late")
+    lab.line.ended(two, lab.now)
+    text = ""
+    out = lab.due()
+    while out:
+        text += names(out)
+        lab.line.ended(out[0], lab.now)
+        out = lab.due()
+    assert text == "a3b4c"
+
+
+def test_a_side_request_stands_behind_a_main_one_that_came_later() -> None:
+    lab = Lab(1)
+    running = lab.comes("x")
+    lab.comes("s", side=True)
+    lab.now += 1
+    main = lab.comes("m")
+    lab.line.ended(running, lab.now)
+    assert lab.due() == [main]
+
+
+def test_slow_starts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hurdles, "_MOST_STARTS", 3)
+    lab = Lab()
+    for number in range(10):
+        lab.refused(lab.comes("a", model=str(number)), Refusal(Refused.OVERLOAD))
+    assert len(lab.line._hurdles._starts) == 3
