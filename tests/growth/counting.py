@@ -68,10 +68,7 @@ class Meter:
         if function in (re.search, re.match, re.fullmatch, re.sub) and isinstance(args[0], str):
             return self._of_pattern(re.compile(args[0], *args[2:]), name, args[1:2], result)
         if isinstance(owner, _TEXTS) and name in _FINDS:
-            if name in ("find", "index"):
-                start = args[1] if len(args) > 1 else 0
-                return len(owner) - start if result < 0 else max(0, result - start)
-            return _size(args[0]) if args and isinstance(result, bool) else 0 if result is owner else _size(result)
+            return _of_find(owner, name, args, result)
         if name == "raw_decode" and isinstance(result, tuple):
             return int(result[1]) - (args[1] if len(args) > 1 else 0)
         if isinstance(owner, _HOLDERS):
@@ -121,6 +118,15 @@ class Meter:
 @cache
 def _is_own(module: str | None) -> bool:
     return str(module).partition(".")[0] in ROOMS
+
+
+def _of_find(owner: Any, name: str, args: tuple[Any, ...], result: Any) -> int:
+    if name in ("find", "index"):
+        start = args[1] if len(args) > 1 else 0
+        return len(owner) - start if result < 0 else max(0, result - start)
+    if isinstance(result, bool):
+        return _size(args[0])
+    return 0 if result is owner else _size(result)
 
 
 def _size(value: Any) -> int:
