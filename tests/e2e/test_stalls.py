@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.e2e.lab.client import Connection, ask
+from tests.e2e.lab.client import Connection, Pairs, ask
 from tests.e2e.lab.operated import get
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Gate, Place, Reply
-from tests.e2e.lab.wires import COMPLETIONS, JSON, MTOP, SSE, account, asked, compact, openai, openai_message
+from tests.e2e.lab.wires import COMPLETIONS, JSON, MTOP, SSE, account, asked, compact, openai, openai_message, streamed
 from tests.policies.answer.test_encodings import zstd
 
 Places = Callable[..., Place]
@@ -50,19 +50,35 @@ REPLIES: dict[str, Reply] = {
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_the_proxy_answers_while_it_passes(guarded: Proxy, place: Places, name: str) -> None:
-    here = place().always(REPLIES[name])
+    assert_answers_while(guarded, place().always(REPLIES[name]), asked(), ())
+
+
+REQUESTS: dict[str, tuple[str, bytes]] = {
+    "empty gzip members": ("gzip", gzip.compress(b"") * 200_000),
+    "empty zstd frames": ("zstd", zstd(b"") * 80_000),
+    "noise in zstd": ("zstd", zstd(os.urandom(5 << 20))),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_proxy_answers_while_a_request_passes(guarded: Proxy, place: Places, name: str) -> None:
+    coding, body = REQUESTS[name]
+    assert_answers_while(guarded, place().always(streamed(openai("hello"))), body, [("content-encoding", coding)])
+
+
+def assert_answers_while(guarded: Proxy, here: Place, body: bytes, headers: Pairs) -> None:
     done = threading.Event()
     statuses: list[int] = []
 
     def turn() -> None:
         try:
-            statuses.append(ask(guarded, here.url(COMPLETIONS), asked(), account(here.host)).status)
+            url = here.url(COMPLETIONS)
+            statuses.append(ask(guarded, url, body, [*account(here.host), *headers]).status)
         finally:
             done.set()
 
     client = threading.Thread(target=turn)
     client.start()
-    here.wait_hits(1)
     slowest, times = 0.0, 0
     while not (done.is_set() and times):
         start = time.monotonic()
