@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,8 @@ class Breakwater:
             self.controller.save(_state_path(self.controller.state.settings))
         self.controller.evidence_log.flush()
 
-    def done(self) -> None:
+    def done(self) -> Coroutine[Any, Any, None] | None:
+        """Not async: mitmproxy drops what a reload brings back, and awaits it where the process ends."""
         if self._backtest is not None:
             print(self._backtest.report() if ctx.options.breakwater_report else self._backtest.summary())  # noqa: T201
         if self._task:
@@ -167,6 +169,8 @@ class Breakwater:
             reload.leave(controller)
         if controller:
             controller.evidence_log.wait()
+        ending = controller is not None and ctx.master.should_exit.is_set() and len(controller.waiting)
+        return controller.waiting.close() if controller and ending else None
 
     # -- connections ------------------------------------------------------------------------------------------
 

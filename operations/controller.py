@@ -21,11 +21,13 @@ from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.status import Counters, DecisionRow
+from operations.waiting import Waiting
 from policies.breaker import Transition
-from policies.decisions import Commit, Decision, End, Forward, Refuse, Replace, Resend, Said
+from policies.decisions import Admission, Commit, Decision, End, Forward, Queue, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange
 from policies.judge import Judge, reads
 from policies.kinds import Kind
+from policies.patience import Patience
 from policies.rules import Rules
 from policies.settings import Settings
 from policies.state import State
@@ -56,6 +58,7 @@ class Controller:
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
         self._said: set[str] = set()
+        self.waiting = Waiting(self.state.line, self.counters.waited)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
 
     @property
@@ -68,29 +71,47 @@ class Controller:
         """Take a request that is complete; other addons may still change where it goes, so its stream asks when that is known."""
         if self.can_hold and hold.can_hold(flow) and not flow.request.stream:
             hold.gate(flow, RequestGate(self, flow))
-        elif isinstance(self.turn(flow), Forward) and (ex := self.live.get(flow)):
+        elif isinstance(self.turn(flow, waits=False), Forward) and (ex := self.live.get(flow)):
             self.sent(ex)
 
-    def turn(self, flow: http.HTTPFlow) -> Forward | Refuse | None:
-        """Refuse a request here, pace it, let it go, or for None let it wait until it is woken."""
-        ex = self.live.get(flow) or exchange_of(flow, self.state, clock().now)
+    def turn(self, flow: http.HTTPFlow, *, waits: bool = True) -> Forward | Refuse | None:
+        """Refuse a request here, pace it, let it go, or for None let it wait until it is woken; then it is asked again."""
+        ex = self.live.get(flow)
+        if ex is not None:
+            return self._follow(flow, ex, self.rules.turn(ex, *clock()))
+        ex = exchange_of(flow, self.state, clock().now)
         if ex is None:
             return Forward()
         self.live[flow] = ex
+        if not waits:
+            ex.patience = Patience(ex.patience.limit, 0.0)
         admission = self.rules.admit(ex, *clock())
         if flow.request.stream:  # stream_large_bodies: it is upstream already, and its body is not kept
             ex.replay, ex.admission = False, (admission := Forward())
+        return self._follow(flow, ex, admission)
+
+    def _follow(self, flow: http.HTTPFlow, ex: Exchange, admission: Admission) -> Forward | Refuse | None:
+        upstream = ex.call.surface.upstream
+        if isinstance(admission, Queue):
+            self._wait(flow, ex, admission)
+            return None
         if isinstance(admission, Refuse):
             respond(flow, admission.answer)
-            self.counters.avoided(ex.call.surface.upstream, admission.reason)
+            count = self.counters.replaced if admission.finding else self.counters.avoided
+            count(upstream, admission.reason)
             self._show(flow, ex, admission, admission.answer.status)
             return admission
-        assert isinstance(admission, Forward)
         if admission.comment:
             self._show(flow, ex, admission, None)
         if admission.after > 0:
             self._log(flow, ex, f"paced: sent {admission.after:.2f} s later")
         return admission
+
+    def _wait(self, flow: http.HTTPFlow, ex: Exchange, queued: Queue) -> None:
+        assert ex.place
+        describe(flow, ex)
+        self._log(flow, ex)
+        self.waiting.add(ex.place, flow, queued.reason)
 
     def sent(self, ex: Exchange) -> None:
         """A request goes out, the first time or again."""
@@ -175,6 +196,7 @@ class Controller:
             keep_answer(flow)
             self.unsaved = self.unsaved or bool(ex.news)  # a window was taken back
             self._log(flow, ex)
+            self.waiting.leave(ex.place)
             if noteworthy:
                 self.evidence_log.add(ex, wall - (now - ex.started))
         except Exception as fault:  # noqa: BLE001 - the border: whatever it is, a probe must not stay out
@@ -198,6 +220,10 @@ class Controller:
             self.counters.resent(upstream)
             self._log(flow, ex, decision.comment)
             return
+        if isinstance(decision, Queue):
+            self._wait(flow, ex, decision)
+            return
+        self.waiting.look()
         self.counters.held(upstream, ex.held or 0.0)
         if isinstance(decision, Replace):
             self.counters.replaced(upstream, decision.reason)
