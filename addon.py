@@ -17,14 +17,13 @@ from mitmproxy import ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 import held_stream
-from operations import content_view, demo, page, reload, startup_warnings, state_file, status_of
-from operations.actions import act, is_killed, settle_killed
+from operations import content_view, demo, page, reload, startup_warnings, state_file
 from operations.backtest import Backtest
-from operations.commands import Commands
+from operations.commands import Commands, act, is_killed, settle_killed
 from operations.config_watch import ConfigWatch
 from operations.controller import Controller
 from operations.startup_mistakes import check_writable, misspelt
-from operations.status import Status
+from operations.status import Status, status_of
 from operations.version import VERSION
 from policies.request.surfaces import BUILT_IN
 from policies.settings import Settings
@@ -253,7 +252,7 @@ class Breakwater:
 
     def status(self) -> Status:
         assert self.controller
-        return status_of.status(self.controller)
+        return status_of(self.controller)
 
     def act(self, action: str, upstream: str | None, model: str | None) -> str:
         assert self.controller

@@ -20,7 +20,8 @@ from operations.clock import clock
 from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
-from operations.status import Counters, DecisionRow
+from operations.metrics import Counters
+from operations.status import DecisionRow
 from policies.breaker import Transition
 from policies.decisions import Commit, Decision, End, Forward, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange

@@ -142,7 +142,7 @@ def _page(source: Source, notice: str = "") -> str:
     return render_template(
         "status.html",
         status=status,
-        counts=status.counts,
+        counts=status.counters.freeze(),
         token=source.token,
         nonce=g.nonce,
         notice=notice[:NOTICE_AT_MOST],

@@ -11,7 +11,7 @@ from mitmproxy.test import tflow
 
 import hold
 from operations import controller
-from operations.actions import settle_killed
+from operations.commands import settle_killed
 from operations.held import HeldResponse
 from tests.policies.exchanges import MTOP, added, settings
 
