@@ -204,7 +204,7 @@ class Counters:
 
     def freeze(self) -> Counts:
         """A copy of what has been counted, read from the series that the metrics show."""
-        held = _samples(self._holds)
+        held = _samples(self._holds.parent)
         return Counts(
             sends=_singles(self._sends),
             avoided=_pairs(self._avoided),
@@ -264,21 +264,22 @@ def _gravity(row: UpstreamRow) -> tuple[int, float]:
     return STATES.index(row.state), row.seconds_left or 0.0
 
 
-def _samples(series: _Children[Child]) -> dict[tuple[str, ...], float]:
+def _samples(series: Collector) -> dict[tuple[str, ...], float]:
     """Values by what the sample's name adds to the series' and by its labels, as prometheus_client keeps them."""
     values: dict[tuple[str, ...], float] = {}
-    for metric in series.parent.collect():
+    for metric in series.collect():
         for sample in metric.samples:
-            values[sample.name.removeprefix(metric.name), *sample.labels.values()] = sample.value
+            labels = (sample.name.removeprefix(metric.name), *sample.labels.values())
+            values[labels] = sample.value
     return values
 
 
 def _singles(series: _Children[Counter]) -> dict[str, int]:
-    return {labels[1]: int(value) for labels, value in _samples(series).items() if labels[0] == "_total"}
+    return {labels[1]: int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
 
 
 def _pairs(series: _Children[Counter]) -> dict[tuple[str, str], int]:
-    return {(labels[1], labels[2]): int(value) for labels, value in _samples(series).items() if labels[0] == "_total"}
+    return {(labels[1], labels[2]): int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
 
 
 def _nested(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
