@@ -17,12 +17,13 @@ from mitmproxy import ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 import held_stream
-from operations import content_view, demo, page, reload, startup_warnings, state_file
+from operations import content_view, demo, page, reload, startup_warnings
 from operations.backtest import Backtest
 from operations.commands import Commands, act, is_killed, settle_killed
 from operations.config_watch import ConfigWatch
 from operations.controller import Controller
 from operations.startup_mistakes import check_writable, misspelt
+from operations.state_file import LOCK_TRIES, StateFile
 from operations.status import Status, status_of
 from operations.version import VERSION
 from policies.request.surfaces import BUILT_IN
@@ -94,10 +95,7 @@ class Breakwater:
         return True
 
     def _start(self, settings: Settings) -> Controller:
-        state, warning = state_file.load(_state_path(settings))
-        if warning:
-            logger.warning("Breakwater: %s", warning)
-        return Controller(settings, state)
+        return Controller(settings, StateFile(_state_path(settings)), live=ctx.options.server)
 
     def running(self) -> None:
         """Not async, like ``done``: mitmproxy calls both directly when it reloads this file."""
@@ -162,7 +160,7 @@ class Breakwater:
         content_view.unregister()
         controller, self.controller = self.controller, None
         if controller and ctx.options.server:
-            controller.save(_state_path(controller.state.settings))
+            controller.save(_state_path(controller.state.settings), tries=LOCK_TRIES)
             reload.leave(controller)
         if controller:
             controller.evidence_log.wait()

@@ -8,19 +8,18 @@ import secrets
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 from mitmproxy import http
 
 import hold
-from operations import keeping
+from operations import state_file
 from operations.annotations import describe, keep_answer
 from operations.clock import clock
 from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
+from operations.state_file import StateFile
 from operations.status import DecisionRow
 from policies.breaker import Transition
 from policies.decisions import Commit, Decision, End, Forward, Refuse, Replace, Resend, Said
@@ -39,11 +38,13 @@ DECISIONS_KEPT = 200
 class Controller:
     """Controller of a run; handed on whole when mitmproxy reloads the addon."""
 
-    def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
-        """``saved``: what the state file held, empty at a first start."""
+    def __init__(self, settings: Settings, store: StateFile | None = None, *, live: bool = False) -> None:
+        """``store``: where the state is kept, nowhere without one; ``live``: this proxy will write there."""
         self.token = secrets.token_urlsafe(24)
-        self.rules = Rules(State.fresh(settings, keeping.key_of(saved)))
-        keeping.restore(saved, self.state)
+        self.store = store or StateFile()
+        saved = self.store.load(create=live)
+        self.rules = Rules(State.fresh(settings, self.store.key))
+        state_file.restore(saved, self.state)
         self.counters = Counters()
         self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
         self.faults: dict[str, str] = {}
@@ -272,7 +273,8 @@ class Controller:
             self._said.add(kind)
             logger.info("Breakwater: %s", words)
 
-    def save(self, path: str) -> None:
-        """Write the state file; a failure is one WARNING."""
-        keeping.save(path, self.state.key, self.state)
-        self.unsaved = False
+    def save(self, path: str, *, tries: int = 1) -> None:
+        """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""
+        if path != self.store.path:  # the config names another one now
+            self.store = self.store.moved(path)
+        self.unsaved = not self.store.save(self.state, tries=tries)

@@ -15,7 +15,7 @@ from tests.policies.exchanges import OK, settings
 
 class Owner:
     def __init__(self, text: str = "") -> None:
-        self.controller: Controller | None = Controller(settings(text), {})
+        self.controller: Controller | None = Controller(settings(text))
 
 
 def exported(url: str, status: int, body: bytes, kind: str = "application/json", text: str = "") -> dict[str, Any]:

@@ -22,7 +22,7 @@ BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
     monkeypatch.setattr(hold, "wake", lambda _: None)
-    return controller.Controller(settings("evidence: true"), {})
+    return controller.Controller(settings("evidence: true"))
 
 
 stream: Any = SimpleNamespace(hold=None, gate=None)
