@@ -48,6 +48,23 @@ class UpstreamRow:
     """Prefix of the account's keyed hash, where the breaker is one account's."""
 
 
+    @property
+    def busy(self) -> bool:
+        """Something was asked of it, or something keeps it from being asked."""
+        return bool(self.sent or self.avoided or self.strikes or self.state != "closed")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Further rows for the page and for status.json: who waits, which limits were learnt."""
+
+    title: str
+    """Key of the page's words, and the name in status.json."""
+    columns: tuple[str, ...]
+    """Keys of the page's words."""
+    rows: tuple[tuple[str | int | float, ...], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
     """One decision, newest first in a `Status`."""
@@ -104,26 +121,25 @@ class Status:
     decisions: tuple[DecisionRow, ...] = ()
     windows: tuple[WindowRow, ...] = ()
     refusals: tuple[RefusalRow, ...] = ()
+    tables: tuple[Table, ...] = ()
+    keeps_evidence: bool = False
     report_text: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
     """By kind of fault: one sentence about the last of that kind. How many, the counters say."""
     counters: Counters = field(default_factory=Counters)
     """Themselves, not a copy: the metrics show them as they are."""
 
-    def as_json(self) -> dict[str, object]:
-        rows = {
+    def as_json(self, parts: str | None = None) -> dict[str, object]:
+        """Everything, or only the parts named, with commas between them; time, version and mode always."""
+        told: dict[str, object] = {
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
             for name in ("upstreams", "decisions", "windows", "refusals")
         }
-        return {
-            "now": self.now_wall,
-            "version": self.version,
-            "mode": self.mode,
-            **rows,
-            "report": self.report_text,
-            "faults": dict(self.faults),
-            "counts": self.counters.freeze().as_json(),
-        }
+        told |= {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in self.tables}
+        told |= {"report": self.report_text, "faults": dict(self.faults), "counts": self.counters.freeze().as_json()}
+        if parts is not None:
+            told = {name: value for name, value in told.items() if name in parts.split(",")}
+        return {"now": self.now_wall, "version": self.version, "mode": self.mode, **told}
 
 
 def status_of(controller: Controller) -> Status:
@@ -150,6 +166,7 @@ def status_of(controller: Controller) -> Status:
             RefusalRow(found.kind, found.upstream, account[:ACCOUNT_DIGITS], found.left)
             for account, found in state.refusals.listed(now)
         ),
+        keeps_evidence=state.settings.keeps_evidence,
         report_text=_recent_report(controller, now),
         faults=dict(controller.faults),
         counters=controller.counters,

@@ -52,6 +52,7 @@ def status(word: str = "zai", **changes: Any) -> Status:
         ),
         "windows": (WindowRow("zai", word, 202745, source=word, expires_wall=2000.0),),
         "refusals": (RefusalRow("wait", "zai", "ab12cd", 21.0),),
+        "keeps_evidence": True,
         "report_text": f"A gap 1/2 {word}",
         "counters": counters,
     }
