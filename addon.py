@@ -146,6 +146,7 @@ class Breakwater:
         if self.controller is None:
             return
         settle_killed(self.controller)
+        self.controller.look()
         if self.controller.unsaved:
             self.controller.save(_state_path(self.controller.state.settings))
         self.controller.evidence_log.flush()

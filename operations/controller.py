@@ -21,7 +21,8 @@ from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of,
 from operations.metrics import Counters
 from operations.state_file import StateFile
 from operations.status import DecisionRow
-from policies.breaker import Transition
+from operations.timeline import Timeline
+from policies.breaker import BreakerState, Transition
 from policies.decisions import Commit, Decision, End, Forward, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange
 from policies.judge import Judge, reads
@@ -46,6 +47,7 @@ class Controller:
         self.rules = Rules(State.fresh(settings, self.store.key))
         state_file.restore(saved, self.state)
         self.counters = Counters()
+        self.timeline = Timeline()
         self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
         self.faults: dict[str, str] = {}
         self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
@@ -266,6 +268,13 @@ class Controller:
                 transition.after.value,
                 transition.reason,
             )
+
+    def look(self) -> None:
+        """Note in the timeline what has come since the last look."""
+        now, wall = clock()
+        breakers = self.state.breakers.all()
+        paused = {breaker.upstream for breaker in breakers if breaker.current(now) is BreakerState.OPEN}
+        self.timeline.look(self.counters.freeze(), paused, {}, wall)
 
     def once(self, kind: str, words: str) -> None:
         """Log one line per run of its kind."""

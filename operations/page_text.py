@@ -37,6 +37,8 @@ _ROWS = (
     ("would_avoided", "sends would have been avoided", "本可避免的发送"),
     ("would_replaced", "answers would have become others", "本应改写的应答"),
     ("would_resent", "would have been re-sent", "本应就地重发"),
+    ("timeline", "The last hour", "最近一小时"),
+    ("would_col_avoided", "Would be avoided", "本可避免"),
     ("idle", "{n} without a request so far", "{n} 个尚无请求"),
     ("waiting", "Who waits", "排队中的请求"),
     ("limits", "Learnt limits", "学到的并发上限"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from operations.clock import clock
 from operations.metrics import Counters, Counts
+from operations.timeline import Bar
 from operations.version import VERSION
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.research import report
@@ -122,6 +123,8 @@ class Status:
     windows: tuple[WindowRow, ...] = ()
     refusals: tuple[RefusalRow, ...] = ()
     tables: tuple[Table, ...] = ()
+    timeline: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
+    """The last hour by upstream, as it is drawn."""
     keeps_evidence: bool = False
     report_text: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
@@ -166,6 +169,7 @@ def status_of(controller: Controller) -> Status:
             RefusalRow(found.kind, found.upstream, account[:ACCOUNT_DIGITS], found.left)
             for account, found in state.refusals.listed(now)
         ),
+        timeline=controller.timeline.pictures(wall),
         keeps_evidence=state.settings.keeps_evidence,
         report_text=_recent_report(controller, now),
         faults=dict(controller.faults),

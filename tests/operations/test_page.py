@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 
@@ -11,7 +10,7 @@ from operations import page
 from operations.metrics import Counters
 from operations.page import HOST
 from operations.page_text import WORDS
-from operations.status import DecisionRow, RefusalRow, Status, Table, UpstreamRow, WindowRow
+from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from tests.operations.page_source import Ask, SourceStub, status
 
 NASTY = "<script>alert('x')</script>\"&"
@@ -251,45 +250,3 @@ def test_odd_numbers_do_not_break_the_page(ask: Ask, source: SourceStub) -> None
         windows=(WindowRow("zai", "m", 1000, expires_wall=1e30),),
     )
     assert ask().status_code == 200
-
-
-def test_what_is_paused_or_in_use_comes_first_and_what_is_idle_is_folded(ask: Ask, source: SourceStub) -> None:
-    rows = (UpstreamRow("idle-one"), UpstreamRow("in-use", sent=1), UpstreamRow("held-up", state="open", seconds_left=9))
-    source.shown = status(upstreams=rows)
-    text = ask().text
-    assert text.index('"name">held-up') < text.index('"name">in-use') < text.index('<details id="idle">') < text.index('"name">idle-one')
-    source.shown = status(upstreams=rows[:1])
-    assert '<details id="idle" open>' in ask().text
-
-
-def test_what_is_only_observed_has_words_and_a_colour_of_its_own(ask: Ask, source: SourceStub) -> None:
-    paused = (UpstreamRow("held-up", state="open", seconds_left=9),)
-    source.shown = dataclasses.replace(status(upstreams=paused), mode="observe")
-    for language, words in (("en", "would be paused"), ("zh", "本应暂停")):
-        text = ask(f"/?lang={language}").text
-        assert 'class="verdict watch"' in text
-        assert text.count(words) >= 2
-        assert ">paused<" not in text
-        assert WORDS[language]["avoided"] not in text
-
-
-def test_evidence_is_shown_only_where_it_is_kept(ask: Ask, source: SourceStub) -> None:
-    source.shown = status(keeps_evidence=False)
-    assert WORDS["en"]["report"] not in ask("/?lang=en").text
-
-
-def test_further_tables_are_shown_where_they_have_rows(ask: Ask, source: SourceStub) -> None:
-    tables = (Table("waiting", ("upstream", "wait"), (("zai", "<b>7 s</b>"),)), Table("limits", ("account", "slots"), ()))
-    source.shown = status(tables=tables)
-    text = ask("/?lang=zh").text
-    assert "排队中的请求" in text
-    assert "&lt;b&gt;7 s&lt;/b&gt;" in text
-    assert "学到的并发上限" not in text
-    assert json.loads(ask("/status.json").text)["waiting"] == [{"upstream": "zai", "wait": "<b>7 s</b>"}]
-
-
-def test_the_json_is_as_small_as_asked_for(ask: Ask) -> None:
-    told = json.loads(ask("/status.json?parts=upstreams,counts").text)
-    assert set(told) == {"now", "version", "mode", "upstreams", "counts"}
-    assert set(json.loads(ask("/status.json?parts=").text)) == {"now", "version", "mode"}
-    assert "decisions" in json.loads(ask("/status.json").text)
