@@ -18,14 +18,14 @@ from mitmproxy import ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 import held_stream
-from operations import content_view, demo, page, reload, startup_warnings, state_file, status_of
-from operations.actions import act, is_killed, settle_killed
+from operations import content_view, demo, page, reload, startup_warnings
 from operations.backtest import Backtest
-from operations.commands import Commands
+from operations.commands import Commands, act, is_killed, settle_killed
 from operations.config_watch import ConfigWatch
 from operations.controller import Controller
 from operations.startup_mistakes import check_writable, misspelt
-from operations.status import Status
+from operations.state_file import LOCK_TRIES, StateFile
+from operations.status import Status, status_of
 from operations.version import VERSION
 from policies.request.surfaces import BUILT_IN
 from policies.settings import Settings
@@ -96,10 +96,7 @@ class Breakwater:
         return True
 
     def _start(self, settings: Settings) -> Controller:
-        state, warning = state_file.load(_state_path(settings))
-        if warning:
-            logger.warning("Breakwater: %s", warning)
-        return Controller(settings, state)
+        return Controller(settings, StateFile(_state_path(settings)), live=ctx.options.server)
 
     def running(self) -> None:
         """Not async, like ``done``: mitmproxy calls both directly when it reloads this file."""
@@ -150,6 +147,7 @@ class Breakwater:
         if self.controller is None:
             return
         settle_killed(self.controller)
+        self.controller.look()
         if self.controller.unsaved:
             self.controller.save(_state_path(self.controller.state.settings))
         self.controller.evidence_log.flush()
@@ -165,7 +163,7 @@ class Breakwater:
         content_view.unregister()
         controller, self.controller = self.controller, None
         if controller and ctx.options.server:
-            controller.save(_state_path(controller.state.settings))
+            controller.save(_state_path(controller.state.settings), tries=LOCK_TRIES)
             reload.leave(controller)
         if controller:
             controller.evidence_log.wait()
@@ -257,7 +255,7 @@ class Breakwater:
 
     def status(self) -> Status:
         assert self.controller
-        return status_of.status(self.controller)
+        return status_of(self.controller)
 
     def act(self, action: str, upstream: str | None, model: str | None) -> str:
         assert self.controller

@@ -8,21 +8,22 @@ import secrets
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 from mitmproxy import http
 
 import hold
-from operations import keeping
+from operations import state_file
 from operations.annotations import describe, keep_answer
 from operations.clock import clock
 from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
-from operations.status import Counters, DecisionRow
+from operations.metrics import Counters
+from operations.state_file import StateFile
+from operations.status import DecisionRow
+from operations.timeline import Timeline
 from operations.waiting import Waiting
-from policies.breaker import Transition
+from policies.breaker import BreakerState, Transition
 from policies.decisions import Admission, Commit, Decision, End, Forward, Queue, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange
 from policies.judge import Judge, reads
@@ -40,12 +41,15 @@ DECISIONS_KEPT = 200
 class Controller:
     """Controller of a run; handed on whole when mitmproxy reloads the addon."""
 
-    def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
-        """``saved``: what the state file held, empty at a first start."""
+    def __init__(self, settings: Settings, store: StateFile | None = None, *, live: bool = False) -> None:
+        """``store``: where the state is kept, nowhere without one; ``live``: this proxy will write there."""
         self.token = secrets.token_urlsafe(24)
-        self.rules = Rules(State.fresh(settings, keeping.key_of(saved)))
-        keeping.restore(saved, self.state)
+        self.store = store or StateFile()
+        saved = self.store.load(create=live)
+        self.rules = Rules(State.fresh(settings, self.store.key))
+        state_file.restore(saved, self.state)
         self.counters = Counters()
+        self.timeline = Timeline()
         self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
         self.faults: dict[str, str] = {}
         self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
@@ -291,13 +295,21 @@ class Controller:
                 transition.reason,
             )
 
+    def look(self) -> None:
+        """Note in the timeline what has come since the last look."""
+        now, wall = clock()
+        breakers = self.state.breakers.all()
+        paused = {breaker.upstream for breaker in breakers if breaker.current(now) is BreakerState.OPEN}
+        self.timeline.look(self.counters.freeze(), paused, {}, wall)
+
     def once(self, kind: str, words: str) -> None:
         """Log one line per run of its kind."""
         if kind not in self._said:
             self._said.add(kind)
             logger.info("Breakwater: %s", words)
 
-    def save(self, path: str) -> None:
-        """Write the state file; a failure is one WARNING."""
-        keeping.save(path, self.state.key, self.state)
-        self.unsaved = False
+    def save(self, path: str, *, tries: int = 1) -> None:
+        """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""
+        if path != self.store.path:  # the config names another one now
+            self.store = self.store.moved(path)
+        self.unsaved = not self.store.save(self.state, tries=tries)
