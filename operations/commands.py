@@ -105,13 +105,18 @@ def act(controller: Controller, action: str, upstream: str | None, model: str | 
             raise ValueError("Which model's window should be forgotten?")
         windows = controller.state.windows.forget(model)
         overflows = controller.state.refusals.forget_overflows(None, model)
-        return f"Forgot {windows} learnt window(s) and {overflows} remembered overflow(s) of {model}."
+        limits = controller.state.line.limits.forget(model)
+        learnt = f"{windows} learnt window(s), {limits} learnt limit(s) and {overflows} remembered overflow(s)"
+        return f"Forgot {learnt} of {model}."
     if not upstream or controller.state.surfaces.upstream(upstream) is None:
         known = ", ".join(row.name for row in controller.state.settings.upstreams)
         raise ValueError(f"No upstream {upstream!r}; there are {known}.")
     breakers = controller.state.breakers.named(upstream)
     now = clock().now
     controller.log_transitions([moved for breaker in breakers if (moved := _move(breaker, action, now))])
+    if action in ("close", "reset"):
+        controller.state.line.release(upstream, now)
+    controller.waiting.look()
     if action == "reset":
         forgotten = controller.state.refusals.reset(upstream)
         return f"Breaker of {upstream} closed; {forgotten} remembered refusal(s) forgotten."

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import traceback
 import weakref
 from collections import deque
 
 from mitmproxy import http
 
 import hold
-from operations import state_file
+from operations import log, state_file
 from operations.annotations import describe, keep_answer
 from operations.clock import clock
 from operations.evidence_log import EvidenceLog
@@ -51,7 +50,7 @@ class Controller:
         self.counters = Counters()
         self.timeline = Timeline()
         self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
-        self.faults: dict[str, str] = {}
+        self.log = log.Log()
         self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
         self._unread: weakref.WeakSet[http.HTTPFlow] = weakref.WeakSet()
         """Flows whose request no rule could read: their answers stream on."""
@@ -61,7 +60,6 @@ class Controller:
         self.unsaved = False
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
-        self._said: set[str] = set()
         self.waiting = Waiting(self.state.line, self.counters.waited)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
 
@@ -242,12 +240,7 @@ class Controller:
         if flow is not None and (ex := self.live.get(flow)):
             with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
                 ex.turn_over(clock().now)
-        words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
-        if kind not in self.faults:
-            logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
-            # Where, but not the exception's own words: they may quote what was being read.
-            logger.debug("Breakwater: %s, at\n%s", words, "".join(traceback.format_tb(fault.__traceback__)))
-        self.faults.setdefault(kind, words)
+        self.log.fault(kind, flow.id if flow else None, fault)
         self.counters.fault(kind)
 
     # -- what is seen of it -----------------------------------------------------------------------------------
@@ -280,33 +273,21 @@ class Controller:
         self.log_transitions([each for each in news if isinstance(each, Transition)])
 
     def log_transitions(self, transitions: list[Transition]) -> None:
-        for transition in transitions:
-            self.unsaved = True
-            if transition.level == "debug":
-                continue
-            if transition.level == "warning":
-                self.counters.opened(transition.upstream)
-            logger.log(
-                logging.WARNING if transition.level == "warning" else logging.INFO,
-                "Breakwater: breaker of %s: %s -> %s (%s)",
-                transition.upstream,
-                transition.before.value,
-                transition.after.value,
-                transition.reason,
-            )
+        self.unsaved = self.unsaved or bool(transitions)
+        for moved in transitions:
+            if moved.after is BreakerState.OPEN:
+                self.counters.opened(moved.upstream)
+        log.transitions(transitions)
 
     def look(self) -> None:
         """Note in the timeline what has come since the last look."""
         now, wall = clock()
         breakers = self.state.breakers.all()
         paused = {breaker.upstream for breaker in breakers if breaker.current(now) is BreakerState.OPEN}
-        self.timeline.look(self.counters.freeze(), paused, {}, wall)
+        self.timeline.look(self.counters.freeze(), paused, self.waiting.numbers(), wall)
 
     def once(self, kind: str, words: str) -> None:
-        """Log one line per run of its kind."""
-        if kind not in self._said:
-            self._said.add(kind)
-            logger.info("Breakwater: %s", words)
+        self.log.once(kind, words)
 
     def save(self, path: str, *, tries: int = 1) -> None:
         """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""

@@ -11,6 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from operations.series import SERIES
 from policies.kinds import Kind, Reason
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ STATES = ("closed", "half_open", "probing", "open")
 
 HOLD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 100.0)
 """Upper edges in seconds; everything longer falls into the last, open one."""
+
+WAIT_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 280.0)
+"""Upper edges in seconds."""
+
+LEFT = frozenset({"sent", "patience", "client_left", "released"})
+"""How a wait can end."""
 
 OTHER = "other"
 """What a reason, kind or fault is counted as that is none of ours: no text from outside becomes a label."""
@@ -36,49 +43,6 @@ OPENMETRICS = "application/openmetrics-text"
 Child = TypeVar("Child", Counter, Histogram)
 Measure = TypeVar("Measure", Counter, Gauge, Histogram)
 
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One series: a row of the README's table."""
-
-    name: str
-    type: str
-    labels: tuple[str, ...]
-    unit: str
-    meaning: str
-
-
-SERIES = (
-    Series("breakwater_info", "gauge", ("version", "mode"), "", "Always 1; carries version and mode."),
-    Series("breakwater_breaker_state", "gauge", ("upstream", "state"), "0 or 1",
-           "1 for the state the breaker is in (closed, half_open, probing, open), 0 for the others."),
-    Series("breakwater_breaker_seconds_left", "gauge", ("upstream",), "seconds",
-           "What is left of the open window or of the probe's lease; 0 while closed."),
-    Series("breakwater_breaker_strikes", "gauge", ("upstream",), "strikes",
-           "Challenges in a row since the last answer."),
-    Series("breakwater_breaker_opened_total", "counter", ("upstream",), "openings",
-           "Times the breaker opened, a challenged probe included."),
-    Series("breakwater_upstream_sends_total", "counter", ("upstream",), "requests",
-           "Generation requests sent upstream, re-sends included."),
-    Series("breakwater_sends_avoided_total", "counter", ("upstream", "reason"), "requests",
-           "Requests answered here instead of being sent, by reason code."),
-    Series("breakwater_findings_total", "counter", ("upstream", "kind"), "answers",
-           "What upstream answers were, by kind."),
-    Series("breakwater_answers_replaced_total", "counter", ("upstream", "reason"), "answers",
-           "Upstream answers replaced by a truthful one, by reason code."),
-    Series("breakwater_resends_total", "counter", ("upstream",), "requests",
-           "Requests sent again in place with the headers still held."),
-    Series("breakwater_in_stream_refusals_total", "counter", ("upstream", "kind"), "streams",
-           "Refusals that came after the first answer frame."),
-    Series("breakwater_hold_seconds", "histogram", ("upstream",), "seconds",
-           "How long response headers were held before they went out."),
-    Series("breakwater_refusals_remembered", "gauge", ("upstream", "kind"), "refusals",
-           "Refusals that are remembered now."),
-    Series("breakwater_windows_learnt", "gauge", ("upstream",), "windows",
-           "Context windows learnt from overflow texts and still valid."),
-    Series("breakwater_faults_total", "counter", ("kind",), "faults",
-           "Faults of the addon's own; each let its traffic through unchanged."),
-)  # fmt: skip
 
 _BY_NAME = {row.name: row for row in SERIES}
 
@@ -161,6 +125,8 @@ class Counters:
         self._resends = self._counter("breakwater_resends_total")
         self._in_stream = self._counter("breakwater_in_stream_refusals_total", Kind)
         self._holds = _Children(self._make(Histogram, "breakwater_hold_seconds", buckets=HOLD_BUCKETS))
+        self._waits = _Children(self._make(Histogram, "breakwater_queue_seconds", buckets=WAIT_BUCKETS))
+        self._left = self._counter("breakwater_queue_left_total", LEFT)
         self._faults = self._counter("breakwater_faults_total", FAULTS)
 
     def _make(self, kind: Callable[..., Measure], name: str, **options: object) -> Measure:
@@ -202,6 +168,11 @@ class Counters:
         """Response headers were held for so long before they went out."""
         self._holds[upstream,].observe(max(seconds, 0.0))
 
+    def waited(self, upstream: str, how: str, seconds: float) -> None:
+        """A request's wait in line ended."""
+        self._left[upstream, how].inc()
+        self._waits[upstream,].observe(seconds)
+
     def freeze(self) -> Counts:
         """A copy of what has been counted, read from the series that the metrics show."""
         held = _samples(self._holds.parent)
@@ -220,13 +191,23 @@ class Counters:
 
 def render(status: Status, accept: str = "") -> tuple[str, bytes]:
     """Content type and text: OpenMetrics where the Accept header names it, else Prometheus text, whatever it says."""
-    gauges = status.counters.gauges
+    gauges, limits = status.counters.gauges, dict[str | int | float, float]()
     for gauge in gauges.values():
         gauge.clear()
     gauges["breakwater_info"].labels(status.version, status.mode).set(1)
+    for upstream in status.upstreams:
+        gauges["breakwater_queue_waiting"].labels(upstream.name)
     _show_breakers(gauges, status.upstreams)
     for refusal in status.refusals:
         gauges["breakwater_refusals_remembered"].labels(refusal.upstream, refusal.kind).inc()
+    for table in status.tables:
+        for row in table.rows:
+            if table.title == "waiting":
+                gauges["breakwater_queue_waiting"].labels(row[0]).inc()
+            else:
+                smallest = gauges["breakwater_concurrency_limit"].labels(row[0])
+                smallest.set(min(float(row[3]), limits.setdefault(row[0], float("inf"))))
+                limits[row[0]] = min(float(row[3]), limits[row[0]])
     for window in status.windows:
         gauges["breakwater_windows_learnt"].labels(window.upstream).inc()
     # Asked for in words of our own: choose_encoder raises on a version that is no number.

@@ -127,6 +127,7 @@ def kept(state: State, key: bytes) -> Saved:
         breakers=state.breakers.dump(wall, now),
         refusals=state.refusals.dump(wall, now),
         windows=state.windows.learnt(),
+        limits=state.line.limits.dump(wall, now),
     )
     for section in SECTIONS:
         setattr(saved, section, [row for row in getattr(saved, section) if row.upstream != demo.UPSTREAM.name])
@@ -141,6 +142,7 @@ def restore(saved: Saved, state: State) -> None:
     state.breakers.load(saved.breakers, wall, now)
     state.refusals.load(saved.refusals, wall, now)
     state.windows.load(saved.windows, wall)
+    state.line.limits.load(saved.limits, wall, now)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Saved, list[str]]:

@@ -169,11 +169,30 @@ def status_of(controller: Controller) -> Status:
             RefusalRow(found.kind, found.upstream, account[:ACCOUNT_DIGITS], found.left)
             for account, found in state.refusals.listed(now)
         ),
+        tables=_tables(controller, now),
         timeline=controller.timeline.pictures(wall),
         keeps_evidence=state.settings.keeps_evidence,
         report_text=_recent_report(controller, now),
-        faults=dict(controller.faults),
+        faults=dict(controller.log.faults),
         counters=controller.counters,
+    )
+
+
+def _tables(controller: Controller, now: float) -> tuple[Table, ...]:
+    """Who waits and for what, and which limits were learnt."""
+    line = controller.state.line
+    waits = tuple(
+        (place.asking.upstream, place.asking.model, told.why if (told := line.why(place, now)) else "",
+         round(now - place.since), round(place.deadline - now))
+        for place in line.waiting()
+    )  # fmt: skip
+    limits = tuple(
+        (row.key.upstream, row.key.account[:ACCOUNT_DIGITS], row.key.model, row.limit, row.under_way)
+        for row in line.limits.listed(now)
+    )
+    return (
+        Table("waiting", ("upstream", "model", "reason", "waited", "longest"), waits),
+        Table("limits", ("upstream", "account", "model", "slots", "under_way"), limits),
     )
 
 

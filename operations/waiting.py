@@ -41,6 +41,10 @@ class Waiting:
         self._spells: dict[str, _Spell] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    def numbers(self) -> dict[str, int]:
+        """How many wait, by upstream."""
+        return {upstream: spell.waiting for upstream, spell in self._spells.items()}
+
     def __len__(self) -> int:
         return len(self._flows)
 
@@ -80,9 +84,8 @@ class Waiting:
         flows = list(self._flows.values())
         self.line.close(clock().now)
         self.look()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + CLOSING_SECONDS
-        while any(flow.live for flow in flows) and loop.time() < end:
+        end = clock().now + CLOSING_SECONDS
+        while any(flow.live for flow in flows) and clock().now < end:  # noqa: ASYNC110 - no event tells a flow's end
             await asyncio.sleep(0.01)
 
     def _ended(self, place: Place, how: str) -> None:

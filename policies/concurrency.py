@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from policies.breaker import NO_TIME
+import msgspec
+
 from policies.settings import Concurrency
 
 FIRST_TRY_SECONDS = 60.0
@@ -69,6 +70,25 @@ class Learnt:
     key: Key
     limit: int
     under_way: int
+
+
+class LearntLimit(msgspec.Struct, frozen=True):
+    """Learnt limit as the state file has it."""
+
+    upstream: str
+    account: str
+    model: str
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+    learnt_at: Annotated[float, msgspec.Meta(gt=0, lt=1e12)]
+    """Wall clock, seconds since the epoch."""
+
+    @property
+    def key(self) -> Key:
+        return Key(self.upstream, self.account, self.model)
+
+    @property
+    def until(self) -> float:
+        return self.learnt_at + KEPT_SECONDS
 
 
 class Limits:
@@ -171,25 +191,19 @@ class Limits:
         plans = [(key, self._known(key, now)) for key in list(self._plans)]
         return [Learnt(key, p.limit, len(p.under_way)) for key, p in plans if p is not None and p.limit is not None]
 
-    def dump(self, wall: float, now: float) -> list[dict[str, object]]:
+    def dump(self, wall: float, now: float) -> list[LearntLimit]:
         """Rows for the state file; ``wall`` is the wall clock in seconds."""
         return [
-            {**row.key._asdict(), "limit": row.limit, "learnt_at": wall - (now - self._plans[row.key].learnt_at)}
-            for row in self.listed(now)
+            LearntLimit(*row.key, row.limit, wall - (now - self._plans[row.key].learnt_at)) for row in self.listed(now)
         ]
 
-    def load(self, rows: Iterable[object], wall: float, now: float) -> int:
-        """Take up dumped rows that are not older than a day; the number taken. A row that is none is left out."""
-        taken = 0
+    def load(self, rows: Iterable[LearntLimit], wall: float, now: float) -> None:
+        """Take up kept rows that are not older than a day; a wall clock that went back makes them new."""
         for row in rows:
-            read = _read(row, wall)
-            if read is None:
-                continue
-            key, limit, age = read
-            plan = self._plan(key, now)
-            plan.limit, plan.refused_at, plan.learnt_at = limit, now, now - age
-            taken += 1
-        return taken
+            age = max(0.0, wall - row.learnt_at)
+            if age < KEPT_SECONDS:
+                plan = self._plan(row.key, now)
+                plan.limit, plan.refused_at, plan.learnt_at = row.limit, now, now - age
 
     def _may_try(self, plan: _Plan, now: float) -> bool:
         return plan.trial is None and now >= plan.refused_at + plan.try_after
@@ -218,17 +232,3 @@ class Limits:
             idle = next((key for key, plan in self._plans.items() if not plan.under_way), None)
             if idle is not None:
                 del self._plans[idle]
-
-
-def _read(row: object, wall: float) -> tuple[Key, int, float] | None:
-    """The key, the limit and its age in seconds; a wall clock that went back makes it new."""
-    if not isinstance(row, Mapping):
-        return None
-    names = [row.get(name) for name in Key._fields]
-    limit, learnt_at = row.get("limit"), row.get("learnt_at")
-    if type(limit) is not int or type(learnt_at) not in (int, float) or not all(isinstance(name, str) for name in names):
-        return None
-    assert isinstance(learnt_at, int | float)
-    if not 1 <= limit <= LARGEST or not 0 < learnt_at < NO_TIME or wall - learnt_at >= KEPT_SECONDS:
-        return None
-    return Key(*map(str, names)), limit, max(0.0, wall - learnt_at)

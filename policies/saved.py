@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 
 import msgspec
 
+from policies.concurrency import LearntLimit
 from policies.windows import Learnt
 
 VERSION = 1
@@ -73,6 +74,7 @@ class Saved(msgspec.Struct):
     breakers: list[OpenBreaker] = []
     refusals: list[StandingRefusal] = []
     windows: list[Learnt] = []
+    limits: list[LearntLimit] = []
 
 
 SECTIONS: Mapping[str, Any] = {

@@ -25,6 +25,9 @@ FAMILIES = {
 """Family to the prefix of its host names and how many there are; every test takes hosts of its own, so that tests
 share a proxy and not a breaker."""
 
+NO_QUEUE: dict[str, Any] = {"queue": {"seconds": 0}, "concurrency": "off"}
+"""Whoever need only wait is told so at once: what most tests are about."""
+
 QUICK: dict[str, Any] = {
     "retry_after": {"challenge": 1, "overload": 1},
     "breaker": {"open_seconds": 1},
@@ -59,7 +62,7 @@ class Proxies:
     def fresh(self, config: Mapping[str, Any] | str | None = None, **more: Any) -> Proxy:
         """A proxy of its own, not started; the caller stops it."""
         folder = self._folder / f"proxy{len(list(self._folder.iterdir()))}"
-        text = config if isinstance(config, str) else {"upstreams": upstream_rows(), **(config or {})}
+        text = config if isinstance(config, str) else {"upstreams": upstream_rows(), **NO_QUEUE, **(config or {})}
         return Proxy(folder, self._upstream, config=text, **more)
 
     @property

@@ -6,8 +6,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from operations.metrics import FAULTS, SERIES, Counters, Series, render
-from operations.status import RefusalRow, Status, UpstreamRow, WindowRow
+from operations.metrics import FAULTS, Counters, render
+from operations.series import SERIES, Series
+from operations.status import RefusalRow, Status, Table, UpstreamRow, WindowRow
 
 
 def full_status() -> Status:
@@ -23,6 +24,7 @@ def full_status() -> Status:
     counters.held("zai", 0.2)
     counters.held("zai", 0.3)
     counters.held("zai", 500)
+    counters.waited("zai", "sent", 12.0)
     return Status(
         1000.0,
         "0.1.0",
@@ -33,6 +35,10 @@ def full_status() -> Status:
         ),
         windows=(WindowRow("zai", "glm-5", 202745), WindowRow("zai", "glm-5.1", 202745)),
         refusals=(RefusalRow("wait", "zai", "ab", 3.0), RefusalRow("wait", "zai", "cd", 3.0)),
+        tables=(
+            Table("waiting", ("upstream", "model"), (("zai", "glm-5"), ("zai", "glm-5"))),
+            Table("limits", ("upstream", "account", "model", "slots"), (("zai", "a", "m", 3), ("zai", "b", "m", 2))),
+        ),
         counters=counters,
     )
 
@@ -85,6 +91,10 @@ def test_values_are_those_of_the_status() -> None:
     assert value(status, "breakwater_windows_learnt", upstream="zai") == 2
     assert value(status, "breakwater_refusals_remembered", upstream="zai", kind="wait") == 2
     assert value(status, "breakwater_faults_total", kind="judge") == 1
+    assert value(status, "breakwater_queue_waiting", upstream="zai") == 2
+    assert value(status, "breakwater_queue_waiting", upstream="qwen-chat") == 0
+    assert value(status, "breakwater_queue_left_total", upstream="zai", how="sent") == 1
+    assert value(status, "breakwater_concurrency_limit", upstream="zai") == 2
 
 
 def test_the_buckets_of_the_hold_are_cumulative() -> None:

@@ -201,5 +201,5 @@ def test_what_lies_in_the_file_names_no_one(path: str) -> None:
     controller.save(path)
     text = Path(path).read_text()
     assert secret not in text
-    assert set(json.loads(text)) == {"version", "saved_at", "key", "breakers", "refusals", "windows"}
+    assert set(json.loads(text)) == {"version", "saved_at", "key", "breakers", "refusals", "windows", "limits"}
     assert Path(path + ".lock").stat().st_mode & 0o777 == 0o600

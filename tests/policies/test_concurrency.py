@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from policies.concurrency import KEPT_SECONDS, Key, Limits
+from policies.concurrency import KEPT_SECONDS, Key, LearntLimit, Limits
 from policies.settings import Concurrency
 
 KEY = Key("zai", "acc", "glm-4.6")
@@ -133,10 +134,10 @@ def test_models_and_accounts_have_limits_of_their_own_and_forget_is_by_model() -
 
 def test_a_limit_outlives_a_restart_but_not_a_day() -> None:
     rows = full(2).dump(wall=1.7e9, now=100.0)
-    assert rows == [{"upstream": "zai", "account": "acc", "model": "glm-4.6", "limit": 2, "learnt_at": 1.7e9 - 100}]
-    for wall, taken in [(1.7e9 + 3600, 1), (1.7e9 - 9999, 1), (1.7e9 + KEPT_SECONDS, 0)]:
+    assert rows == [LearntLimit("zai", "acc", "glm-4.6", 2, 1.7e9 - 100)]
+    for wall, taken in [(1.7e9 + 3600, True), (1.7e9 - 9999, True), (1.7e9 + KEPT_SECONDS, False)]:
         found = limits()
-        assert found.load(rows, wall, 5.0) == taken
+        found.load(rows, wall, 5.0)
         assert limit_of(found, 5.0) == (2 if taken else None)
     found = limits()
     found.load(rows, 1.7e9, 0.0)
@@ -155,8 +156,9 @@ GOOD: dict[str, object] = {"upstream": "zai", "account": "a", "model": "m", "lim
     ))],
 )
 def test_a_row_that_is_none_is_left_out(row: object) -> None:
-    assert limits().load([row], 1.7e9, 0.0) == 0
-    assert limits().load([row, GOOD], 1.7e9, 0.0) == 1
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(row, LearntLimit)
+    assert msgspec.convert(GOOD, LearntLimit) == LearntLimit("zai", "a", "m", 2, 1.7e9)
 
 
 def test_memory_is_bounded_and_what_is_under_way_is_kept() -> None:
@@ -180,7 +182,7 @@ def test_there_is_one_try_at_a_time_also_when_another_call_ends_meanwhile() -> N
 
 def test_a_refusal_never_raises_a_limit() -> None:
     found = limits()
-    found.load([{**KEY._asdict(), "limit": 2, "learnt_at": 1.7e9}], 1.7e9, 0.0)
+    found.load([LearntLimit(*KEY, 2, 1.7e9)], 1.7e9, 0.0)
     for call in range(5):
         found.sent(KEY, call, 0.0)
     found.crowded(KEY, 4, 0.0)

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.concurrency import LearntLimit
 from policies.saved import SECTIONS, Known, OpenBreaker, Saved, StandingRefusal, decode, merge, seen_in
 from policies.windows import Learnt
 
 WALL = 1.7e9
 BREAKER = OpenBreaker("zai", "", WALL + 60, 3)
 REFUSAL = StandingRefusal("blocked", "a", "zcode", "zcode", WALL + 60, 60.0)
+LIMIT = LearntLimit("zai", "a", "glm-5", 2, WALL)
 WINDOW = Learnt("zai", "glm-5", False, 98_304, "maximum context length", WALL)
-ROWS: dict[str, Any] = {"breakers": BREAKER, "refusals": REFUSAL, "windows": WINDOW}
+ROWS: dict[str, Any] = {"breakers": BREAKER, "refusals": REFUSAL, "windows": WINDOW, "limits": LIMIT}
 
 
 def with_rows(rows: Mapping[str, list[Any]]) -> Saved:
