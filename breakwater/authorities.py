@@ -7,6 +7,8 @@ import hashlib
 import importlib
 import os
 import secrets
+import ssl
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,11 +36,17 @@ def ensure(folder: Path) -> Path:
         except (OSError, ValueError) as fault:
             raise CommandError(f"{folder}: mitmproxy's CA cannot be made or read there: {_why(fault)}") from None
     try:
-        own(folder).read_bytes()
-        (folder / "mitmproxy-ca.pem").read_bytes()
-    except OSError as fault:
+        _check(own(folder), folder / "mitmproxy-ca.pem")
+    except (OSError, ValueError) as fault:  # an ssl.SSLError is an OSError
         raise CommandError(f"{folder}: mitmproxy's CA cannot be read: {_why(fault)}") from None
     return own(folder)
+
+
+def _check(certificate: Path, both: Path) -> None:
+    """Fail where one of mitmproxy's files cannot be read, or its key is another one's."""
+    context = ssl.create_default_context(cafile=str(certificate))
+    if b"ENCRYPTED" not in both.read_bytes():  # else mitmproxy's option cert_passphrase opens it
+        context.load_cert_chain(str(both))
 
 
 def bundle(folder: Path, environment: Mapping[str, str]) -> Path:
@@ -84,7 +92,4 @@ def _why(fault: Exception) -> str:
 
 def days_left(not_after: str) -> float:
     """Days until a certificate's `notAfter`, as the ssl module writes it."""
-    import ssl  # noqa: PLC0415 - of doctor alone
-    import time  # noqa: PLC0415
-
     return (ssl.cert_time_to_seconds(not_after) - time.time()) / 86400

@@ -68,6 +68,11 @@ class Home:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     @property
+    def ca_path(self) -> Path:
+        """What a client has to trust to be intercepted."""
+        return self.confdir / "mitmproxy-ca-cert.pem"
+
+    @property
     def lab(self) -> list[str]:
         """Options of start that lead every host name to the scripted upstream."""
         return ["-s", str(LAB / "route.py"), "--set", f"breakwater_config={self.config}", "--set", "ssl_insecure=true"]

@@ -32,6 +32,16 @@ class Ports(Protocol):
     h2_port: int
 
 
+class Front(Protocol):
+    """A proxy that a client talks to."""
+
+    port: int
+
+    @property
+    def ca_path(self) -> Path:
+        """What a client has to trust to be intercepted."""
+
+
 class Proxy:
     """`config` is the addon's config file (a mapping, or its text); `addon=False` starts bare mitmproxy."""
 
