@@ -12,6 +12,7 @@ from mitmproxy.tools.dump import DumpMaster
 from breakwater.lean import Lean
 from breakwater.lines import Errors, Lines
 from breakwater.places import HOST
+from breakwater.together import Writers
 
 
 class Collector:
@@ -26,7 +27,7 @@ def make(options: Options, *, full: bool) -> DumpMaster:
     made = DumpMaster(options) if full else Lean(options)
     _say_errors_in_a_line(made)
     if not full:
-        made.addons.add(Lines(), Collector())
+        made.addons.add(Lines(), Collector(), Writers())
     options.update(listen_host=HOST, connection_strategy="lazy")
     return made
 
