@@ -62,9 +62,11 @@ class Addons(addonmanager.AddonManager):
         self.table.clear()
 
     def trigger(self, event: hooks.Hook) -> None:
-        super().trigger(event)
-        if isinstance(event, hooks.ConfigureHook):
-            self.table.clear()
+        try:
+            super().trigger(event)
+        finally:
+            if isinstance(event, hooks.ConfigureHook):
+                self.table.clear()
 
     def _look_up(self, event: hooks.Hook) -> Called:
         asleep = [] if event.name in ALWAYS else [self.lookup.get(name) for name in SLEEPERS if not self._awake(name)]

@@ -16,7 +16,7 @@ LINE_AT_MOST = 80
 LINE_SECONDS = 1.0
 """A prompt does not wait longer."""
 DECISIONS = 3
-STATES = {"closed": "ok", "half_open": "the next request is the probe", "probing": "the probe is out", "open": "paused"}
+STATES = {"closed": "ok", "half_open": "about to be probed", "probing": "probing", "open": "paused"}
 
 
 def main(words: Sequence[str]) -> int:
