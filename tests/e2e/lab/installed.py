@@ -64,7 +64,7 @@ class Home:
         ports = {80: upstream.clear_port, 443: upstream.tls_port, 8443: upstream.h2_port, 9: free_port()}
         self.environment = {name: value for name, value in os.environ.items() if not OF_PROXIES.search(name)}
         self.environment |= {f"LAB_PORT_{port}": str(actual) for port, actual in ports.items()}
-        self.environment |= {"HOME": str(folder), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.environment |= {"HOME": str(folder), "PWD": str(folder), "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         self.processes: list[subprocess.Popen[bytes]] = []
 
     @property
