@@ -9,6 +9,7 @@ from mitmproxy.addons import errorcheck
 from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
+from breakwater.framing import Framing
 from breakwater.lean import Lean
 from breakwater.lines import Errors, Lines
 from breakwater.places import HOST
@@ -27,7 +28,7 @@ def make(options: Options, *, full: bool) -> DumpMaster:
     made = DumpMaster(options) if full else Lean(options)
     _say_errors_in_a_line(made)
     if not full:
-        made.addons.add(Lines(), Collector(), Writers())
+        made.addons.add(Lines(), Collector(), Writers(), Framing())
     options.update(listen_host=HOST, connection_strategy="lazy")
     return made
 
