@@ -20,6 +20,7 @@ class Together:
         self._writer = writer
         self._parts: list[bytes] = []
         self._soon = asyncio.get_running_loop().call_soon
+        self.is_closing = writer.transport.is_closing  # asked before every write
 
     def write(self, data: bytes) -> None:
         if not self._parts:

@@ -13,6 +13,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.transport = self
 
     def write(self, data: bytes) -> None:
         self.calls.append(data)
