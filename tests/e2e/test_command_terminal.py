@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 
@@ -20,6 +21,15 @@ for line in sys.stdin:
     print("read", line.strip(), len(caught), flush=True)
     if line.strip() == "end":
         sys.exit(5)
+"""
+
+SENDERS = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+print("ready", flush=True)
+while found := signal.sigtimedwait({signal.SIGINT}, 2):
+    print("from the", "keyboard" if found.si_pid == 0 else "program", flush=True)
+print("no more", flush=True)
 """
 
 Open = Callable[..., Terminal]
@@ -50,7 +60,19 @@ def test_the_size_of_the_terminal_reaches_the_program(client: Terminal) -> None:
     client.expect("size 77 33")
 
 
-def test_ctrl_c_goes_to_the_program_once_and_to_nobody_else(home: Home, client: Terminal) -> None:
+@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="macOS says nothing of who sent a signal")
+def test_ctrl_c_comes_from_the_keyboard_alone(home: Home, terminal: Open) -> None:
+    client = terminal(str(home.command), "run", "--port", str(home.port), "--", sys.executable, "-c", SENDERS)
+    client.expect("ready")
+    for _ in range(5):
+        client.press(CTRL_C)
+        client.expect("from the ")
+    client.expect("no more")
+    assert "program" not in client.seen
+    assert client.seen.count("from the keyboard") == 5
+
+
+def test_ctrl_c_goes_to_the_program_and_to_nobody_else(home: Home, client: Terminal) -> None:
     client.press(CTRL_C)
     client.expect("interrupted")
     client.press(b"go\n")

@@ -28,6 +28,7 @@ class Terminal:
             os.chdir(folder)
             os.execvpe(command[0], list(command), {**environment, "TERM": "dumb", "PS1": "$ "})
         self.shown = ""
+        self.seen = ""  # all of it
         self._status: int | None = None
 
     def resize(self, rows: int, columns: int) -> None:
@@ -47,6 +48,7 @@ class Terminal:
                 data = b""
             assert data, f"it never showed {text!r}, but {self.shown!r}"
             self.shown += data.decode("utf-8", "replace")
+            self.seen += data.decode("utf-8", "replace")
         self.shown = self.shown.partition(text)[2]
 
     def wait(self) -> int:
