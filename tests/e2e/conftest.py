@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.lab.certificates import Authority
+from tests.e2e.lab.installed import Home, build_wheel, install
 from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Place
 from tests.e2e.lab.upstream import Upstream
@@ -129,3 +130,22 @@ def no_faults(proxies: Proxies, upstream: Upstream) -> Iterator[None]:
         proxy.assert_quiet(mark)
         assert proxy.process.poll() is None, f"the proxy ended:\n{proxy.log}"
     assert not upstream.faults, upstream.faults
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def command(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The installed `breakwater`."""
+    return install(wheel, tmp_path_factory.mktemp("installed") / "venv")
+
+
+@pytest.fixture
+def home(tmp_path: Path, command: Path, upstream: Upstream) -> Iterator[Home]:
+    """An empty home of a person who has the command."""
+    made = Home(tmp_path / "home", command, upstream, {"upstreams": upstream_rows()})
+    yield made
+    made.close()
