@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.conftest import Proxies, upstream_rows
+from tests.e2e.conftest import NO_QUEUE, Proxies, upstream_rows
 from tests.e2e.lab.client import ask
 from tests.e2e.lab.operated import until
 from tests.e2e.lab.script import Place
@@ -23,7 +23,7 @@ def test_two_proxies_on_one_file_forget_nothing_and_learn_from_each_other(
 ) -> None:
     path = tmp_path / "shared.json"
     config: dict[str, Any] = {
-        "upstreams": upstream_rows(), "breaker": {"strikes": 1}, "state_path": str(path), "replay": {"gap_seconds": 60, "base_seconds": 0},
+        "upstreams": upstream_rows(), **NO_QUEUE, "breaker": {"strikes": 1}, "state_path": str(path), "replay": {"gap_seconds": 60, "base_seconds": 0},
     }  # fmt: skip
     one, other = proxies.fresh(config), proxies.fresh(config)
     first, second, opened = place("zcode"), place("zcode"), place()
