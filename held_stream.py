@@ -156,10 +156,13 @@ class HeldStream(proto.HttpStream):
             yield from self._wake_in(self.hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if self.hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
-            yield from self._obey(self.hold.finish(cut=False), whole=True)  # a response that never had a body
-        else:
-            yield from super().state_consume_response_body(event)
+        if self.hold is not None and isinstance(event, proto.ResponseEndOfMessage):
+            body = bytes(self.response_body_buf)  # empty, or wanted whole by another addon
+            decision = (self.hold.feed(body) if body else None) or self.hold.finish(cut=False)
+            if not body or not isinstance(decision, Commit):
+                self.response_body_buf.clear()  # type: ignore[no-untyped-call]
+                return (yield from self._obey(decision, whole=True))
+        yield from super().state_consume_response_body(event)
 
     def state_hold_response(self, event: events.Event) -> layer.CommandGenerator[None]:
         hold: Any = self.hold
