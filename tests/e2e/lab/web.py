@@ -107,8 +107,12 @@ class Web(Proxy):
         """The body of a flow's response, as its page lets a person save it."""
         return self._ask(f"/flows/{flow['id']}/response/content.data")
 
+    def set(self, **options: object) -> None:
+        """Change options while it runs, as the page's options do."""
+        self._ask("/options", options, "PUT")
+
     def intercept(self, expression: str) -> None:
-        self._ask("/options", {"intercept": expression, "intercept_active": bool(expression)}, "PUT")
+        self.set(intercept=expression, intercept_active=bool(expression))
 
     def _ask(self, path: str, data: object = None, method: str | None = None) -> bytes:
         headers = {"content-type": "application/json"}
