@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import mitmproxy.version
-from mitmproxy import ctx, http, tls
+from mitmproxy import connection, ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 from requirements import missing, needed
 
 with needed():
     import held_stream
+    import hold
     from operations import content_view, demo, page, reload, startup_warnings
     from operations.backtest import Backtest
     from operations.commands import Commands, act, is_killed, settle_killed
@@ -174,6 +175,9 @@ class Breakwater:
         return controller.waiting.close() if controller and ending else None
 
     # -- connections ------------------------------------------------------------------------------------------
+
+    def client_connected(self, client: connection.Client) -> None:
+        hold.steady(client)
 
     def next_layer(self, next_layer: Any) -> None:
         if self.controller is not None and self.controller.can_hold:
