@@ -187,11 +187,10 @@ class HeldStream(proto.HttpStream):
             return (yield from self._commit(whole=whole))
         self._kept = []
         yield from self._abandon(ended=whole)
+        self.server_state = self.state_waiting
         if isinstance(decision, Replace):
             yield from self.send_response()
-            return
-        self.server_state = self.state_waiting
-        if isinstance(decision, Resend):
+        elif isinstance(decision, Resend):
             yield from self._wake_in(decision.after)
 
     def _commit(self, *, whole: bool) -> layer.CommandGenerator[None]:
@@ -228,8 +227,7 @@ class HeldStream(proto.HttpStream):
     def _pass_on(self, chunks: list[bytes]) -> layer.CommandGenerator[None]:
         stream: Any = self.flow.response and self.flow.response.stream
         if callable(stream) and stream is not self.hold:  # another addon's
-            made = [stream(chunk) for chunk in chunks]
-            chunks = [piece for some in made for piece in ([some] if isinstance(some, bytes) else some)]
+            chunks = [piece for some in map(stream, chunks) for piece in ([some] if isinstance(some, bytes) else some)]
         for chunk in chunks:
             if self._stores:
                 self.response_body_buf += chunk
@@ -257,8 +255,7 @@ class HeldStream(proto.HttpStream):
         if self.server_state == self.state_waiting and left > 0.001:
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
-            decision = hold.due() if hold else None
-            yield from (self._obey(decision, whole=True) if decision else self._send())
+            yield from (self._obey(decision, whole=True) if (decision := hold and hold.due()) else self._send())
         elif self.server_state == self.state_hold_response and hold and not self._more_is_here():
             if (decision := hold.tick()) is None:
                 yield from self._wake_in(hold.pause())

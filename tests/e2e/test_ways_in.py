@@ -17,7 +17,7 @@ from tests.e2e.lab.client_h2 import H2Connection
 from tests.e2e.lab.hello import issuer
 from tests.e2e.lab.http3 import Upstream3, ask_http3
 from tests.e2e.lab.operated import get, status
-from tests.e2e.lab.proxy import Proxy
+from tests.e2e.lab.proxy import Front, Proxy
 from tests.e2e.lab.script import Place, Reply
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.wires import JSON, MESSAGES, MTOP, PAGE, account, asked, compact, event, page, streamed, whole
@@ -131,7 +131,7 @@ def test_a_proxy_that_is_spoken_to_over_tls_shows_its_page_and_tunnels_what_is_e
     assert ask(guarded, page_url, method="GET", way=ways.over_tls).status == 200
     upstream.place("sealed.test").then(whole(MTOP))
 
-    def sealed(plain: Any, proxy: Proxy, host: str, port: int, protocols: Sequence[str]) -> Any:
+    def sealed(plain: Any, proxy: Front, host: str, port: int, protocols: Sequence[str]) -> Any:
         outer = ways.over_tls(plain, proxy, host, port, protocols)
         connect(outer, host, port)
         return ways.TlsOver(outer, trusting(upstream.ca_path, protocols), host)

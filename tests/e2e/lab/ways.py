@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.e2e.lab.client import connect, trusting
-from tests.e2e.lab.proxy import Proxy
+from tests.e2e.lab.proxy import Front
 
 BARE = "192.0.2.7"
 """An address for documentation (RFC 5737); route.py sends it to the scripted upstream, as any name."""
@@ -54,7 +54,7 @@ class TlsOver:
             self._outer.sendall(data)
 
 
-def by_address(plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str]) -> Any:
+def by_address(plain: socket.socket, proxy: Front, host: str, port: int, protocols: Sequence[str]) -> Any:
     """CONNECT to a bare address; only the ClientHello names the host."""
     connect(plain, BARE, port)
     return trusting(proxy.ca_path, protocols).wrap_socket(plain, server_hostname=host)
@@ -63,14 +63,14 @@ def by_address(plain: socket.socket, proxy: Proxy, host: str, port: int, protoco
 def to(target: str) -> Callable[..., Any]:
     """CONNECT to this target, whatever host the ClientHello names."""
 
-    def way(plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str]) -> Any:
+    def way(plain: socket.socket, proxy: Front, host: str, port: int, protocols: Sequence[str]) -> Any:
         connect(plain, target, port)
         return trusting(proxy.ca_path, protocols).wrap_socket(plain, server_hostname=host)
 
     return way
 
 
-def by_socks(plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str]) -> Any:
+def by_socks(plain: socket.socket, proxy: Front, host: str, port: int, protocols: Sequence[str]) -> Any:
     """SOCKS5 to a bare address (RFC 1928)."""
     socks(plain, port)
     return trusting(proxy.ca_path, protocols).wrap_socket(plain, server_hostname=host)
@@ -83,19 +83,19 @@ def socks(plain: socket.socket, port: int) -> None:
     assert plain.recv(10)[:2] == b"\x05\x00"
 
 
-def straight(plain: socket.socket, proxy: Proxy, host: str, _port: int, protocols: Sequence[str]) -> Any:
+def straight(plain: socket.socket, proxy: Front, host: str, _port: int, protocols: Sequence[str]) -> Any:
     """TLS to the proxy's own port, as the server that is meant (reverse mode)."""
     return trusting(proxy.ca_path, protocols).wrap_socket(plain, server_hostname=host)
 
 
-def over_tls(plain: socket.socket, proxy: Proxy, _host: str, _port: int, _protocols: Sequence[str]) -> Any:
+def over_tls(plain: socket.socket, proxy: Front, _host: str, _port: int, _protocols: Sequence[str]) -> Any:
     """TLS to the proxy itself (an ``https://`` proxy), for requests in the clear."""
     context = trusting(proxy.ca_path)
     context.check_hostname = False
     return context.wrap_socket(plain, server_hostname="localhost")
 
 
-def tunnel_over_tls(plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str]) -> Any:
+def tunnel_over_tls(plain: socket.socket, proxy: Front, host: str, port: int, protocols: Sequence[str]) -> Any:
     """CONNECT inside TLS to the proxy itself."""
     outer = over_tls(plain, proxy, host, port, protocols)
     connect(outer, host, port)
