@@ -255,7 +255,7 @@ class HeldStream(proto.HttpStream):
         if self.server_state == self.state_waiting and left > 0.001:
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
-            yield from (self._obey(decision, whole=True) if (decision := hold and hold.due()) else self._send())
+            yield from (self._obey(decision, whole=True) if (decision := hold.due() if hold else None) else self._send())
         elif self.server_state == self.state_hold_response and hold and not self._more_is_here():
             if (decision := hold.tick()) is None:
                 yield from self._wake_in(hold.pause())
