@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ with needed():
     import hold
     from operations import content_view, demo, page, reload, startup_warnings
     from operations.backtest import Backtest
+    from operations.clock import clock
     from operations.commands import Commands, act, is_killed, settle_killed
     from operations.config_watch import ConfigWatch
     from operations.controller import Controller
@@ -96,7 +96,7 @@ class Breakwater:
             return False
         if self.controller is None:
             self.controller = reload.take() or self._start(settings)
-        self.controller.log_transitions(self.controller.state.take(settings, time.monotonic()))
+        self.controller.log_transitions(self.controller.state.take(settings, clock().now))
         return True
 
     def _start(self, settings: Settings) -> Controller:

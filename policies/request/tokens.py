@@ -1,7 +1,7 @@
-"""How many tokens the prompt of a request has, within 0.85 to 1.2 of the Qwen vocabulary, at the price of reading it once.
+"""Tokens of a request's prompt, within 0.85 to 1.2 of the Qwen vocabulary, at the price of reading it once.
 
 A body of up to ``LARGE`` bytes is opened and its texts are priced byte by byte. A larger one is priced as it stands and by
-samples, since opening it costs more than reading it; one with long encoded data is opened all the same.
+samples, since opening it costs more than reading it; one with long encoded data is opened even so.
 """
 
 from __future__ import annotations

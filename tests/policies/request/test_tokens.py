@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.kinds import Wire
@@ -139,7 +139,6 @@ def test_weights_come_from_the_settings() -> None:
 TEXT = st.text(max_size=300)
 
 
-@settings(max_examples=200, deadline=None)
 @given(TEXT, TEXT, TEXT)
 def test_more_text_never_counts_less(before: str, added: str, after: str) -> None:
     shorter, longer = (
@@ -149,7 +148,6 @@ def test_more_text_never_counts_less(before: str, added: str, after: str) -> Non
     assert shorter <= longer
 
 
-@settings(max_examples=200, deadline=None)
 @given(TEXT, TEXT, st.booleans())
 def test_more_text_in_a_request_never_counts_less(text: str, added: str, ascii_only: bool) -> None:
     def body(one: str) -> bytes:
@@ -161,7 +159,6 @@ def test_more_text_in_a_request_never_counts_less(text: str, added: str, ascii_o
     assert _tokens(body(text)) <= _tokens(body(added + text))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.builds(EstimateWeights, *[st.floats(0, 3) for _ in range(6)]), TEXT, TEXT)
 def test_no_choice_of_weights_makes_more_text_count_less(weights: EstimateWeights, text: str, added: str) -> None:
     one, two = text.encode("utf-8", "replace"), added.encode("utf-8", "replace")
@@ -188,14 +185,12 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(JSON, st.sampled_from(list(Wire)))
 def test_any_document_is_estimated(document: object, wire: Wire) -> None:
     assert _tokens(json.dumps(document).encode(), wire) >= 0
     assert _tokens(json.dumps({"messages": document, "system": document}).encode(), wire) >= 0
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=400))
 def test_any_bytes_are_estimated(body: bytes) -> None:
     assert _tokens(body) >= 0
