@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("policies", "operations", "breakwater")
-TOP = ("addon", "held_stream", "hold", "self_test")
+TOP = ("addon", "held_stream", "hold", "requirements", "self_test")
 Tree = Mapping[str, ast.Module]
 
 
