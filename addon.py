@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,12 @@ from requirements import missing, needed
 with needed():
     import held_stream
     import hold
-    from operations import content_view, demo, page, reload, startup_warnings
+    from operations import content_view, demo, page, reload, startup
     from operations.backtest import Backtest
+    from operations.clock import clock
     from operations.commands import Commands, act, is_killed, settle_killed
     from operations.config_watch import ConfigWatch
     from operations.controller import Controller
-    from operations.startup_mistakes import check_writable, misspelt
     from operations.state_file import LOCK_TRIES, StateFile
     from operations.status import Status, status_of
     from operations.version import VERSION
@@ -72,7 +71,7 @@ class Breakwater:
     def configure(self, updated: set[str]) -> None:
         if self.controller is not None and not updated & {"breakwater_config", "breakwater_demo"}:
             return
-        for line in misspelt(ctx.options):
+        for line in startup.misspelt(ctx.options):
             logger.error("%s", line)
         named = ctx.options.breakwater_config
         self._watch = ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
@@ -90,13 +89,13 @@ class Breakwater:
         try:
             settings = parse(text, str(self._watch.path), os.environ, built_in)
             if ctx.options.server:
-                check_writable(settings, str(self._watch.path))
+                startup.check_writable(settings, str(self._watch.path))
         except SettingsError as error:
             logger.error("%s", error)  # noqa: TRY400 - one line for a person
             return False
         if self.controller is None:
             self.controller = reload.take() or self._start(settings)
-        self.controller.log_transitions(self.controller.state.take(settings, time.monotonic()))
+        self.controller.log_transitions(self.controller.state.take(settings, clock().now))
         return True
 
     def _start(self, settings: Settings) -> Controller:
@@ -118,7 +117,7 @@ class Breakwater:
         content_view.register()
         settings = self.controller.state.settings
         if ctx.options.server:
-            startup_warnings.at_start()
+            startup.warn()
             logger.info(
                 "Breakwater %s: %s, %d upstreams; its state is at http://%s/ through this proxy",
                 VERSION,

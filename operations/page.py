@@ -161,7 +161,7 @@ def _page(source: Source, notice: str = "") -> str:
 
 
 def _runs(decisions: Sequence[DecisionRow]) -> list[tuple[DecisionRow, int]]:
-    """The newest of each run of decisions alike, and how many there are: an open breaker says the same a hundred times."""
+    """Newest of each run of decisions alike, and how many there are: an open breaker says one thing a hundred times."""
     runs = itertools.groupby(
         decisions, lambda row: (row.upstream, row.wire, row.path, row.finding, row.reason, row.status)
     )

@@ -46,7 +46,7 @@ class _UnreadableError(Exception):
 
 
 class StateFile:
-    """The file of one proxy, which others may use at the same time; without a path nothing is kept."""
+    """The file of one proxy, which others may use meanwhile; without a path nothing is kept."""
 
     def __init__(self, path: str | os.PathLike[str] = "") -> None:
         self.path = str(path)

@@ -117,7 +117,7 @@ class Exchange(msgspec.Struct):
 
     @property
     def probes(self) -> bool:
-        """It is the probe of its breaker."""
+        """True while it is the probe of its breaker."""
         return self.place is not None and self.place.permit is not None and self.place.permit.probe
 
     @property
@@ -130,7 +130,7 @@ class Exchange(msgspec.Struct):
             self._moved(self.state.line.ended(self.place, now))
 
     def crowds(self, finding: Finding) -> bool:
-        """It was refused as one call too many."""
+        """True where it was refused as one call too many."""
         line, place = self.state.line, self.place
         others = place is not None and finding.crowd is Crowd.WITH_OTHERS and line.others(place) > 0
         return finding.crowd is Crowd.ALWAYS or others

@@ -114,7 +114,7 @@ class Line:
         return transition
 
     def ended(self, place: Place, now: float) -> Transition | None:
-        """It is over, whatever came of it; its client may have left while it waited. Later calls change nothing."""
+        """End it, whatever came of it; its client may have left while it waited. Later calls change nothing."""
         answered = place.standing is Standing.ANSWERED
         if not place.move(Move.ENDED, now):
             return None
@@ -130,7 +130,7 @@ class Line:
     # -- whom to wake, and when ---------------------------------------------------------------------------------------
 
     def due(self, now: float) -> tuple[Place, ...]:
-        """Those whose waiting ended, each once; to be asked after every event and at ``next_look``."""
+        """Requests whose waiting ended, each once; to be asked after every event and at ``next_look``."""
         for lane in dict.fromkeys(self._waiting.values()):
             self._serve(lane, now)
         changed = tuple(self._changed)
