@@ -35,6 +35,8 @@ from policies.state import State
 logger = logging.getLogger("breakwater")
 
 DECISIONS_KEPT = 200
+TEACHES = frozenset({Kind.CHALLENGE, Kind.OVERFLOW, Kind.RATE_LIMIT, Kind.OVERLOAD})
+"""Kinds that change what the state file keeps."""
 
 
 class Controller:
@@ -219,7 +221,7 @@ class Controller:
             return
         if finding is not None:
             self.counters.found(upstream, finding.kind.value)
-            self.unsaved = self.unsaved or finding.kind in (Kind.CHALLENGE, Kind.OVERFLOW)
+            self.unsaved = self.unsaved or finding.kind in TEACHES
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
             self._log(flow, ex, decision.comment)

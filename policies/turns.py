@@ -75,8 +75,8 @@ class Line:
         full = len(self._waiting) >= self._settings.size
         place = self._returning.place(asking, next(self._numbers), lane.queue, now)
         place.move(Move.ARRIVED, now)
-        self._wait(place, lane)
         try:
+            self._wait(place, lane)
             self._serve(lane, now)
         except Exception:
             self._release(place, now)  # nobody knows of it: its turn would be nobody's

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from tests.e2e.lab.client import Answer, Connection, Pairs, ask
@@ -87,8 +88,7 @@ def assert_nothing_is_out(proxy: Proxy, *places: Place) -> None:
 
 def cpu_seconds(proxy: Proxy) -> float:
     """Of the process so far, from /proc."""
-    with open(f"/proc/{proxy.process.pid}/stat", encoding="ascii") as file:
-        fields = file.read().rpartition(")")[2].split()
+    fields = Path(f"/proc/{proxy.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
