@@ -24,7 +24,7 @@ with needed():
     from operations import content_view, demo, page, reload, startup
     from operations.backtest import Backtest
     from operations.clock import clock
-    from operations.commands import Commands, act, is_killed, settle_killed
+    from operations.commands import Commands, act, is_killed, settle_killed, settle_left
     from operations.config_watch import ConfigWatch
     from operations.controller import Controller
     from operations.state_file import LOCK_TRIES, StateFile
@@ -96,6 +96,7 @@ class Breakwater:
         if self.controller is None:
             self.controller = reload.take() or self._start(settings)
         self.controller.log_transitions(self.controller.state.take(settings, clock().now))
+        self.controller.waiting.look()
         return True
 
     def _start(self, settings: Settings) -> Controller:
@@ -200,6 +201,10 @@ class Breakwater:
         data.ignore_connection = data.ignore_connection or how is not Treatment.USUAL
         if how is Treatment.PERSON:
             self.controller.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
+
+    def client_disconnected(self, client: connection.Client) -> None:
+        if self.controller is not None:
+            settle_left(self.controller, client)
 
     async def server_connect(self, data: Any) -> None:
         served = self._demo_address if ctx.options.breakwater_demo else None

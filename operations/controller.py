@@ -21,7 +21,7 @@ from operations.metrics import Counters
 from operations.state_file import StateFile
 from operations.status import DecisionRow
 from operations.timeline import Timeline
-from operations.waiting import Waiting
+from operations.waiting import RELEASED, Waiting
 from policies.breaker import BreakerState, Transition
 from policies.decisions import Admission, Commit, Decision, End, Forward, Queue, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange
@@ -35,6 +35,7 @@ from policies.state import State
 logger = logging.getLogger("breakwater")
 
 DECISIONS_KEPT = 200
+TEACHES = frozenset({Kind.CHALLENGE, Kind.OVERFLOW, Kind.RATE_LIMIT, Kind.OVERLOAD})  # kinds that change what the state file keeps
 
 
 class Controller:
@@ -60,7 +61,7 @@ class Controller:
         self.unsaved = False
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
-        self.waiting = Waiting(self.state.line, self.counters.waited)
+        self.waiting = Waiting(self.state.line, self.counters.waited, self.fault)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
 
     @property
@@ -219,7 +220,7 @@ class Controller:
             return
         if finding is not None:
             self.counters.found(upstream, finding.kind.value)
-            self.unsaved = self.unsaved or finding.kind in (Kind.CHALLENGE, Kind.OVERFLOW)
+            self.unsaved = self.unsaved or finding.kind in TEACHES
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
             self._log(flow, ex, decision.comment)
@@ -242,6 +243,7 @@ class Controller:
         if flow is not None and (ex := self.live.get(flow)):
             with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
                 ex.turn_over(clock().now)
+            self.waiting.leave(ex.place, RELEASED)
         self.log.fault(kind, flow.id if flow else None, fault)
         self.counters.fault(kind)
 
