@@ -16,13 +16,14 @@ from typing import Any
 import mitmproxy.version
 from mitmproxy import connection, ctx, http, tls
 from mitmproxy.addonmanager import Loader
+from mitmproxy.exceptions import AddonHalt
 
 from requirements import missing, needed
 
 with needed():
     import held_stream
     import hold
-    from operations import content_view, demo, page, reload, startup_warnings
+    from operations import content_view, demo, page, page_site, reload, startup_warnings
     from operations.backtest import Backtest
     from operations.commands import Commands, act, is_killed, settle_killed
     from operations.config_watch import ConfigWatch
@@ -124,7 +125,7 @@ class Breakwater:
                 VERSION,
                 settings.mode,
                 len(settings.upstreams),
-                page.HOST,
+                page_site.HOST,
             )
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
@@ -191,7 +192,7 @@ class Breakwater:
         if self.controller is None:
             return
         state, server, hello = self.controller.state, data.context.server.address, data.client_hello
-        if server and server[0] == page.HOST:
+        if server and server[0] == page_site.HOST:
             return  # nobody is there: it is answered here
         address = (server[0], server[1]) if server else None
         ends_here = data.context.client.proxy_mode.type_name == "reverse"
@@ -209,16 +210,20 @@ class Breakwater:
 
     # -- flows ------------------------------------------------------------------------------------------------
 
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        self._keep_to_ourselves(flow)
+
     def request(self, flow: http.HTTPFlow) -> None:
         if self.controller is None or flow.response or flow.error or not flow.live:
             return
         try:
-            if flow.request.host == page.HOST:
-                flow.response = page.answer(self._page, flow.request)
+            if own := page_site.site(flow):
+                flow.response = page.answer(self._page, flow.request, own)
             else:
                 self.controller.request(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the request goes on unchanged, counted, logged once
             self.controller.fault("request", flow, fault)
+        self._keep_to_ourselves(flow)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         if self.controller is None or not flow.live:
@@ -235,6 +240,7 @@ class Breakwater:
         self._over(flow)
 
     def _over(self, flow: http.HTTPFlow) -> None:
+        self._keep_to_ourselves(flow)
         if self.controller is None:
             return
         try:
@@ -247,6 +253,11 @@ class Breakwater:
                 self.controller.response(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
             self.controller.fault("response", flow, fault)
+
+    def _keep_to_ourselves(self, flow: http.HTTPFlow) -> None:
+        """End a hook for requests of the page: lists, logs and files, whose addons come later, never hear of them."""
+        if self.controller is not None and flow.live and page_site.site(flow):
+            raise AddonHalt
 
     def _judge_again(self, flow: http.HTTPFlow) -> None:
         """A flow out of a file: what would have happened."""
