@@ -172,8 +172,10 @@ class Breakwater:
             reload.leave(controller)
         if controller:
             controller.evidence_log.wait()
-        ending = controller is not None and ctx.master.should_exit.is_set() and len(controller.waiting)
-        return controller.waiting.close() if controller and ending else None
+        ending = controller is not None and ctx.master.should_exit.is_set()
+        if controller and ending:
+            controller.notify.close()
+        return controller.waiting.close() if controller and ending and len(controller.waiting) else None
 
     # -- connections ------------------------------------------------------------------------------------------
 
