@@ -23,7 +23,7 @@ from requirements import missing, needed
 with needed():
     import held_stream
     import hold
-    from operations import content_view, demo, page, page_site, reload, startup_warnings
+    from operations import content_view, demo, lines, page, page_site, reload, startup_warnings
     from operations.backtest import Backtest
     from operations.commands import Commands, act, is_killed, settle_killed
     from operations.config_watch import ConfigWatch
@@ -31,7 +31,6 @@ with needed():
     from operations.startup_mistakes import check_writable, misspelt
     from operations.state_file import LOCK_TRIES, StateFile
     from operations.status import Status, status_of
-    from operations.version import VERSION
     from policies.request.surfaces import BUILT_IN
     from policies.settings import Settings
     from policies.settings_file import SettingsError, parse
@@ -117,16 +116,9 @@ class Breakwater:
                 fault,
             )
         content_view.register()
-        settings = self.controller.state.settings
         if ctx.options.server:
             startup_warnings.at_start()
-            logger.info(
-                "Breakwater %s: %s, %d upstreams; its state is at http://%s/ through this proxy",
-                VERSION,
-                settings.mode,
-                len(settings.upstreams),
-                page_site.HOST,
-            )
+            logger.info("%s", lines.start(self.controller))
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
 
@@ -145,8 +137,10 @@ class Breakwater:
                     self.controller.fault("look", None, fault)
 
     def _look(self) -> None:
-        if self._watch and (text := self._watch.poll()) is not None and self._take(text):
-            logger.info("Breakwater: %s has changed and was taken up", self._watch.path)
+        before = self.controller and self.controller.state.settings
+        if self._watch and (text := self._watch.poll()) is not None and self._take(text) and self.controller:
+            news = lines.changed(before, self.controller.state.settings) if before else "the settings are read"
+            logger.info("Breakwater: %s has changed and was taken up: %s", self._watch.path, news)
         if self._watch and (trouble := self._watch.trouble()):
             logger.warning("Breakwater: %s %s; the last good settings stay", self._watch.path, trouble)
         if self.controller is None:
