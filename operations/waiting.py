@@ -54,7 +54,7 @@ class Waiting:
         upstream = place.asking.upstream
         spell = self._spells.setdefault(upstream, _Spell())
         if not spell.waiting:
-            logger.info("Breakwater: %s: requests wait for their turn (%s)", upstream, why)
+            logger.info("Breakwater: %s %s: requests wait for their turn", upstream, why)
         spell.waiting += 1
         self.look()
 
@@ -105,5 +105,5 @@ class Waiting:
         spell.waiting, spell.left, spell.longest = spell.waiting - 1, spell.left + 1, max(spell.longest, place.waited)
         if not spell.waiting:
             del self._spells[upstream]
-            words = "Breakwater: %s: nobody waits any more; %d waited, the longest for %.0f s"
+            words = "Breakwater: %s queue_empty: nobody waits any more; %d waited, the longest for %.0f s"
             logger.info(words, upstream, spell.left, spell.longest)
