@@ -6,8 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from policies.breaker import Breaker, Transition
+from policies.breaker import Transition
 from policies.settings import BreakerSettings, Settings
+from policies.shared import Link, SharedBreaker
 
 
 class Breakers:
@@ -16,25 +17,27 @@ class Breakers:
     def __init__(self, settings: Settings, limit: int = 10_000) -> None:
         self._limit = limit
         self._serials = count(1)
-        self._breakers: OrderedDict[tuple[str, str], Breaker] = OrderedDict()
+        self._link: Link | None = None
+        self._breakers: OrderedDict[tuple[str, str], SharedBreaker] = OrderedDict()
         self._take(settings)
 
-    def of(self, upstream: str, account: str) -> Breaker:
+    def of(self, upstream: str, account: str) -> SharedBreaker:
         """The breaker that a request of this account meets; made where there is none yet."""
         settings = self._settings_of(upstream)
         key = (upstream, account if settings.scope == "account" else "")
         breaker = self._breakers.get(key)
         if breaker is None:
-            breaker = Breaker(settings, self._cap, upstream=upstream, account=key[1], serials=self._serials)
+            breaker = SharedBreaker(settings, self._cap, upstream=upstream, account=key[1], serials=self._serials)
+            breaker.link = self._link
             self._make_room()
             self._breakers[key] = breaker
         self._breakers.move_to_end(key)
         return breaker
 
-    def all(self) -> tuple[Breaker, ...]:
+    def all(self) -> tuple[SharedBreaker, ...]:
         return tuple(self._breakers.values())
 
-    def named(self, upstream: str) -> tuple[Breaker, ...]:
+    def named(self, upstream: str) -> tuple[SharedBreaker, ...]:
         """Those that a command for this upstream is for: its own, or each account's that there is."""
         if self._settings_of(upstream).scope == "upstream":
             return (self.of(upstream, ""),)
@@ -52,6 +55,17 @@ class Breakers:
                 transitions.append(transition)
         return transitions
 
+    def share(self, link: Link | None) -> None:
+        """Share every breaker over this link, or none any more."""
+        self._link = link
+        for breaker in self.all():
+            breaker.link = link
+            breaker.alone()
+
+    def shared(self, upstream: str, account: str) -> SharedBreaker | None:
+        """The breaker that another process speaks of; None where its scope is another here."""
+        return self.of(upstream, account) if (self._settings_of(upstream).scope == "account") == bool(account) else None
+
     def dump(self, wall: float, now: float) -> list[dict[str, object]]:
         """Rows of the breakers that are not closed; ``wall`` is the wall clock in seconds."""
         rows = ((breaker, breaker.dump(wall, now)) for breaker in self.all())
@@ -66,8 +80,8 @@ class Breakers:
             upstream, account = row.get("upstream"), row.get("account")
             if not isinstance(upstream, str) or not isinstance(account, str):
                 continue
-            if (self._settings_of(upstream).scope == "account") == bool(account):
-                taken += self.of(upstream, account).load(row, wall, now)
+            if breaker := self.shared(upstream, account):
+                taken += breaker.load(row, wall, now)
         return taken
 
     def _take(self, settings: Settings) -> None:
