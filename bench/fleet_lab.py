@@ -39,7 +39,7 @@ class PaperProcess:
     def __init__(self, name: str, server: PaperServer, settings: BreakerSettings, clock: float, behind: float) -> None:
         """``clock``: what its own clock shows when the server's shows 1.7e9; ``behind``: seconds of its idea of the server's."""
         self.owner, self.server, self.behind, self._skew = name, server, behind, clock - 1.7e9
-        self.connected, self.alive = True, True
+        self.connected = True
         self.outbox: deque[Told] = deque()
         self.inbox: list[str] = []
         self.known = ""

@@ -15,7 +15,7 @@ RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 START_AGAIN_SECONDS = 600.0
 """A request that was not refused for so long starts again at the first wait."""
 
-_LONGEST_SECONDS = 7 * 86400.0
+LONGEST_SECONDS = 7 * 86400.0
 """A dumped row that is to last longer is none."""
 
 
@@ -32,7 +32,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     refusal: Remembered
     """As it began: ``left`` is its whole length."""
     until: float
@@ -46,11 +46,11 @@ class _Entry:
         return replace(self.refusal, left=self.until - now)
 
 
-def _lasting(refusal: Remembered, now: float) -> _Entry:
-    return _Entry(refusal, now + refusal.left, now + refusal.left)
+def _lasting(refusal: Remembered, now: float) -> Entry:
+    return Entry(refusal, now + refusal.left, now + refusal.left)
 
 
-_Key = tuple[str, str]
+Key = tuple[str, str]
 
 
 class RefusalMemory:
@@ -61,8 +61,8 @@ class RefusalMemory:
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
-        self._requests: OrderedDict[_Key, _Entry] = OrderedDict()
-        self._accounts: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._requests: OrderedDict[Key, Entry] = OrderedDict()
+        self._accounts: OrderedDict[Key, Entry] = OrderedDict()
         self._per_account: Counter[str] = Counter()
 
     def any_for(self, account: str, now: float | None = None) -> bool:
@@ -125,7 +125,7 @@ class RefusalMemory:
         wait = tell(first * 2**rounds if own is None else own, cap)
         until = last.until if last and last.until > now else now + wait
         standing = Remembered("wait", wait, upstream, model, code)
-        self._remember(key, _Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
+        self._remember(key, Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
         return wait
 
     def answered(self, account: str, digest: str) -> None:
@@ -211,14 +211,14 @@ class RefusalMemory:
             taken += 1
         return taken
 
-    def _request(self, key: _Key, now: float) -> _Entry | None:
+    def _request(self, key: Key, now: float) -> Entry | None:
         entry = self._requests.get(key)
         if entry is not None and entry.forget_at <= now:
             self._forget(key)
             return None
         return entry
 
-    def _remember(self, key: _Key, entry: _Entry, now: float) -> None:
+    def _remember(self, key: Key, entry: Entry, now: float) -> None:
         self._sweep(now)
         if key not in self._requests:
             self._per_account[key[0]] += 1
@@ -227,7 +227,7 @@ class RefusalMemory:
         while len(self._requests) > self._limit:
             self._forget(next(iter(self._requests)))
 
-    def _forget(self, key: _Key) -> None:
+    def _forget(self, key: Key) -> None:
         if self._requests.pop(key, None) is None:
             return
         self._per_account[key[0]] -= 1
@@ -248,7 +248,7 @@ class RefusalMemory:
             del self._accounts[blocked]
 
 
-def _elsewhere(entry: _Entry, upstream: str | None) -> bool:
+def _elsewhere(entry: Entry, upstream: str | None) -> bool:
     """Tell whether both upstreams are known and differ."""
     return bool(upstream and entry.refusal.upstream and entry.refusal.upstream != upstream)
 
@@ -265,13 +265,13 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 """Of the fields of a dumped row; ``left`` is the whole length, ``digest`` the upstream's name for a blocked account."""
 
 
-def _read(row: object, wall: float, now: float) -> tuple[_Key, _Entry] | None:
+def _read(row: object, wall: float, now: float) -> tuple[Key, Entry] | None:
     """Key and entry of a dumped row, None where it is none or over."""
     if not isinstance(row, Mapping) or row.get("kind") not in ("overflow", "body_size", "blocked"):
         return None
     if not all(type(row.get(name)) in types for name, types in _TYPES.items()):
         return None
-    if not 0 < row["ends_at"] < NO_TIME or not 0 < row["left"] <= _LONGEST_SECONDS:
+    if not 0 < row["ends_at"] < NO_TIME or not 0 < row["left"] <= LONGEST_SECONDS:
         return None
     left = min(row["ends_at"] - wall, row["left"])
     if left <= 0:

@@ -198,7 +198,11 @@ def _holds(row: Learnt, wall: float) -> bool:
 
 
 def _row(value: object) -> Learnt:
-    row = msgspec.convert(value, Learnt)
+    return checked(msgspec.convert(value, Learnt))
+
+
+def checked(row: Learnt) -> Learnt:
+    """The row as it is kept; ValueError where it is none."""
     if not SMALLEST <= row.tokens <= LARGEST:
         raise ValueError(f"tokens: must be {SMALLEST} to {LARGEST}, got {row.tokens}")
     if max(map(len, (row.upstream, row.model, row.source))) > _LONGEST_TEXT:

@@ -29,7 +29,7 @@ class Fleet(RuleBasedStateMachine):
         ]
         self.permits: list[list[Permit]] = [[] for _ in self.processes]
 
-    @rule(seconds=st.one_of(st.sampled_from([0.1, 1.0, 29.9, 30.0, 69.9, 70.0, 71.0]), st.floats(0, 80)))
+    @rule(seconds=st.one_of(st.sampled_from([0.1, 1.0, 5.0, 29.9, 30.0, 64.9, 69.9, 70.0, 70.9, 71.0]), st.floats(0, 80)))
     def time_passes(self, seconds: float) -> None:
         for who in range(4):
             self.all_told(who)  # a process that cannot tell within 0.2 s has lost the server
@@ -38,23 +38,36 @@ class Fleet(RuleBasedStateMachine):
     @rule(who=WHO)
     def request(self, who: int) -> None:
         process = self.processes[who]
-        if process.alive and process.breaker.current(process.now) is BreakerState.HALF_OPEN:
-            process.ask()
+        if process.breaker.current(process.now) is BreakerState.HALF_OPEN:
+            self.send(who)
             self.all_told(who)
-        permit = process.ask() if process.alive else None
-        if permit is not None:
-            self.permits[who].append(permit)
+        self.send(who)
+
+    def send(self, who: int) -> None:
+        process = self.processes[who]
+        permit = process.ask()
+        if permit is None:
+            return
+        if permit.probe:
+            assert not any(other.probing() for other in self.processes if other is not process), "two live probes"
+        self.permits[who].append(permit)
 
     @rule(who=WHO)
-    def request_that_does_not_wait_for_word(self, who: int) -> None:
-        process = self.processes[who]
-        if process.alive and process.breaker.asks_until(process.now) is None and (permit := process.ask()):
-            self.permits[who].append(permit)
+    def request_that_asks_and_waits(self, who: int) -> None:
+        self.send(who)
+
+    @rule(who=WHO)
+    def everybody_hears_and_the_window_ends(self, who: int) -> None:
+        self.by_hand(who, "open")
+        self.all_told(who)
+        for process in self.processes:
+            process.look()
+        self.time_passes(SETTINGS.open_seconds + 0.2)
 
     @rule(who=WHO, which=st.integers(0, 5), outcome=st.sampled_from(["answered", "challenged", "ended", "heard"]))
     def outcome(self, who: int, which: int, outcome: str) -> None:
         process, permits = self.processes[who], self.permits[who]
-        if process.alive and permits:
+        if permits:
             getattr(process.breaker, outcome)(permits[-1 - which % len(permits)], process.now)
 
     @rule(who=WHO)
@@ -78,8 +91,7 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(who=WHO)
     def look(self, who: int) -> None:
-        if self.processes[who].alive:
-            self.processes[who].look()
+        self.processes[who].look()
 
     @rule(who=WHO)
     def killed(self, who: int) -> None:
