@@ -18,6 +18,7 @@ class Breakers:
         self._limit = limit
         self._serials = count(1)
         self._link: Link | None = None
+        self._unshared = ""
         self._breakers: OrderedDict[tuple[str, str], SharedBreaker] = OrderedDict()
         self._take(settings)
 
@@ -28,7 +29,7 @@ class Breakers:
         breaker = self._breakers.get(key)
         if breaker is None:
             breaker = SharedBreaker(settings, self._cap, upstream=upstream, account=key[1], serials=self._serials)
-            breaker.link = self._link
+            breaker.link = self._link_of(upstream)
             self._make_room()
             self._breakers[key] = breaker
         self._breakers.move_to_end(key)
@@ -55,11 +56,11 @@ class Breakers:
                 transitions.append(transition)
         return transitions
 
-    def share(self, link: Link | None) -> None:
-        """Share every breaker over this link, or none any more."""
-        self._link = link
+    def share(self, link: Link | None, without: str = "") -> None:
+        """Share every breaker over this link, but for one upstream's; or none any more."""
+        self._link, self._unshared = link, without
         for breaker in self.all():
-            breaker.link = link
+            breaker.link = self._link_of(breaker.upstream)
             breaker.alone()
 
     def shared(self, upstream: str, account: str) -> SharedBreaker | None:
@@ -88,6 +89,9 @@ class Breakers:
         self._cap = settings.retry_after.cap
         self._default = settings.breaker
         self._own = {upstream.name: upstream.breaker for upstream in settings.upstreams if upstream.breaker}
+
+    def _link_of(self, upstream: str) -> Link | None:
+        return None if upstream == self._unshared else self._link
 
     def _settings_of(self, upstream: str) -> BreakerSettings:
         return self._own.get(upstream, self._default)

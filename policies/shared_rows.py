@@ -89,6 +89,17 @@ def read(text: str | bytes, kind: type[Read], now: float) -> Read | None:
     return row
 
 
+def holds(theirs: str, own: str) -> bool:
+    """True where what the server has of a row lasts as long as what is known here, to a second."""
+    if theirs == own:
+        return True
+    try:
+        there, here = (msgspec.json.decode(text, type=Refusal) for text in (theirs, own))
+    except msgspec.MsgspecError:
+        return False
+    return there.until >= here.until - 1.0
+
+
 class SharedRefusals(RefusalMemory):
     """The refusal memory, told to others."""
 
