@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ from mitmproxy import ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
 import held_stream
-from operations import content_view, demo, page, reload, startup_warnings, state_file, status_of
-from operations.actions import act, is_killed, settle_killed
+from operations import content_view, demo, page, reload, sharing, startup_warnings
 from operations.backtest import Backtest
-from operations.commands import Commands
+from operations.commands import Commands, act, is_killed, settle_killed
 from operations.config_watch import ConfigWatch
 from operations.controller import Controller
 from operations.startup_mistakes import check_writable, misspelt
-from operations.status import Status
+from operations.state_file import LOCK_TRIES, StateFile
+from operations.status import Status, status_of
 from operations.version import VERSION
 from policies.request.surfaces import BUILT_IN
 from policies.settings import Settings
@@ -92,13 +93,12 @@ class Breakwater:
         if self.controller is None:
             self.controller = reload.take() or self._start(settings)
         self.controller.log_transitions(self.controller.state.take(settings, time.monotonic()))
+        if self._task:
+            sharing.follow(self.controller)
         return True
 
     def _start(self, settings: Settings) -> Controller:
-        state, warning = state_file.load(_state_path(settings))
-        if warning:
-            logger.warning("Breakwater: %s", warning)
-        return Controller(settings, state)
+        return Controller(settings, StateFile(_state_path(settings)), live=ctx.options.server)
 
     def running(self) -> None:
         """Not async, like ``done``: mitmproxy calls both directly when it reloads this file."""
@@ -124,6 +124,7 @@ class Breakwater:
                 len(settings.upstreams),
                 page.HOST,
             )
+            sharing.follow(self.controller)
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
 
@@ -149,11 +150,13 @@ class Breakwater:
         if self.controller is None:
             return
         settle_killed(self.controller)
+        self.controller.look()
         if self.controller.unsaved:
             self.controller.save(_state_path(self.controller.state.settings))
         self.controller.evidence_log.flush()
 
-    def done(self) -> None:
+    def done(self) -> Coroutine[Any, Any, None] | None:
+        """Not async: mitmproxy drops what a reload brings back, and awaits it where the process ends."""
         if self._backtest is not None:
             print(self._backtest.report() if ctx.options.breakwater_report else self._backtest.summary())  # noqa: T201
         if self._task:
@@ -161,12 +164,16 @@ class Breakwater:
         if self._demo_address:
             reload.keep(self._demo.stop())
         content_view.unregister()
+        if self.controller and self.controller.shared:
+            sharing.leave(self.controller)
         controller, self.controller = self.controller, None
         if controller and ctx.options.server:
-            controller.save(_state_path(controller.state.settings))
+            controller.save(_state_path(controller.state.settings), tries=LOCK_TRIES)
             reload.leave(controller)
         if controller:
             controller.evidence_log.wait()
+        ending = controller is not None and ctx.master.should_exit.is_set() and len(controller.waiting)
+        return controller.waiting.close() if controller and ending else None
 
     # -- connections ------------------------------------------------------------------------------------------
 
@@ -253,7 +260,7 @@ class Breakwater:
 
     def status(self) -> Status:
         assert self.controller
-        return status_of.status(self.controller)
+        return status_of(self.controller)
 
     def act(self, action: str, upstream: str | None, model: str | None) -> str:
         assert self.controller

@@ -9,8 +9,8 @@ the headers and first bytes of its response stay here until the hold decides
     Resend    the same request once more, after a pause, on a fresh stream id
     Queue     the same request once more, when it is woken and its gate says so
 
-Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once.
-Written against mitmproxy 11.0.2 and 12.x; self_test.py says at start-up whether that still holds.
+Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once. Written against
+mitmproxy 11.0.2 and 12.x; self_test.py says at start-up whether that still holds.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
+from dataclasses import make_dataclass
 from typing import Any, cast
 
 from mitmproxy import http
 from mitmproxy.proxy import commands, context, events, layer
 from mitmproxy.proxy.layers import http as proto
 
-from hold import STREAM, Gate, Hold, Woken
+from hold import STREAM, Gate, Hold
 from policies.decisions import Commit, Decision, Forward, Refuse, Replace, Resend
 
 _codes: Any = getattr(proto, "ErrorCode", None)  # of mitmproxy 12; mitmproxy 11 has status codes
 CANCEL, BROKEN = (_codes.CANCEL, _codes.GENERIC_SERVER_ERROR) if _codes else (499, 502)
-
-_OF_A_RESPONSE = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
-RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{name}") for name in _OF_A_RESPONSE)
+_PARTS = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
+RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{part}") for part in _PARTS)
 FRESH_IDS = itertools.count(2**32, 2)  # of re-sends: even, and above anything a client can use
+Woken: Any = make_dataclass("Woken", ["stream"], bases=(events.Event,))  # lets a request that waits ask its gate
 LOOK_SECONDS = 1.0  # of a timer at most: while it runs, its stream lives on with all the bytes in it
 
 
@@ -55,13 +56,15 @@ class HeldHttpLayer(proto.HttpLayer):
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
         if isinstance(event, Woken):  # down the path of layers to its stream, through the stream of a CONNECT too
             path = event.stream.context.layers
-            yield from self.event_to_child(path[path.index(self) + 1], cast("Any", event))
+            yield from self.event_to_child(path[path.index(self) + 1], event)
         else:
             yield from super()._handle_event(event)
 
 
 class HeldStream(proto.HttpStream):
-    """One exchange whose request and whose response headers can wait."""
+    """One exchange whose request and whose response headers can wait. ``woken``: what wakes it."""
+
+    woken = Woken
 
     def __init__(self, of: context.Context, stream_id: int) -> None:
         super().__init__(of, stream_id)
@@ -70,9 +73,9 @@ class HeldStream(proto.HttpStream):
         self._attempt: int | None = stream_id  # whose response events count; None while nothing is under way upstream
         self._reached = False  # whether there is an upstream to tell that its response is given up
         self._kept: list[bytes] = []
-        self._timer: commands.RequestWakeup | None = None  # due at _due, monotonic seconds
-        self._due = 0.0
-        self._stores = False  # store_streamed_bodies of mitmproxy 12
+        self._timer: commands.RequestWakeup | None = None
+        self._due = 0.0  # of the timer, in monotonic seconds
+        self._stores = getattr(of.options, "store_streamed_bodies", False)  # of mitmproxy 12
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
         if isinstance(event, RESPONSE_EVENTS):
@@ -130,8 +133,7 @@ class HeldStream(proto.HttpStream):
                 yield from self.send_response()
 
     def _send(self) -> layer.CommandGenerator[None]:
-        """Send the request on a fresh id: HTTP/2 maps ids one to one, an old one cannot be used again."""
-        attempt = self._attempt = next(FRESH_IDS)
+        attempt = self._attempt = next(FRESH_IDS)  # HTTP/2 maps ids one to one: an old one cannot be used again
         cast("proto.HttpLayer", self.context.layers[self.context.layers.index(self) - 1]).streams[attempt] = self
         self.server_state = self.state_wait_for_response_headers
         if not (yield from self._connect()) or (yield from self.check_killed(emit_error_hook=True)):
@@ -144,7 +146,6 @@ class HeldStream(proto.HttpStream):
             yield proto.SendHttp(part, self.context.server)
 
     def _more_is_here(self) -> bool:
-        """More of this response came during a hook, and mostly the decision with it: no timer is worth its while."""
         return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
 
     def start_response_stream(self) -> layer.CommandGenerator[None]:
@@ -200,7 +201,6 @@ class HeldStream(proto.HttpStream):
                 yield proto.SendHttp(proto.ResponseData(self.stream_id, content), self.context.client)
             yield from self.send_response(already_streamed=True)
             return
-        self._stores = getattr(self.context.options, "store_streamed_bodies", False)
         yield from super().start_response_stream()
         for chunk in kept:
             if self._attempt is not None:
@@ -233,9 +233,8 @@ class HeldStream(proto.HttpStream):
             yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
-        """Nobody waits for it any more: the upstream hears of it too. mitmproxy lets that one run on."""
         killed: bool = yield from super().check_killed(emit_error_hook)
-        if killed and self._reached:
+        if killed and self._reached:  # mitmproxy lets an upstream run on whose answer nobody waits for
             yield from self._abandon(ended=False)
         return killed
 
@@ -257,7 +256,7 @@ class HeldStream(proto.HttpStream):
         elif self.server_state == self.state_waiting:
             decision = hold.due() if hold else None
             yield from (self._obey(decision, whole=True) if decision else self._send())
-        elif self.server_state == self.state_hold_response and hold:
+        elif self.server_state == self.state_hold_response and hold and not self._more_is_here():
             if (decision := hold.tick()) is None:
                 yield from self._wake_in(hold.pause())
             yield from self._obey(decision, whole=False)
@@ -297,5 +296,5 @@ class HeldStream(proto.HttpStream):
         yield from self._drop(self._attempt)
 
     def _drop(self, attempt: int | None) -> layer.CommandGenerator[None]:
-        if attempt is not None and attempt != self.stream_id:
-            yield proto.DropStream(attempt)
+        if attempt not in (None, self.stream_id):
+            yield proto.DropStream(cast("int", attempt))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mitmproxy import ctx, http
@@ -17,13 +16,6 @@ STREAM = "_breakwater_stream"
 """Attribute of a flow: gives its stream. It is no part of the flow's state, so that a copy has none."""
 
 _wakes: set[asyncio.Task[None]] = set()
-
-
-@dataclass(frozen=True)
-class Woken:
-    """The event that lets a request which waits ask its gate, for the layers down to its stream."""
-
-    stream: Any
 
 
 class Gate(Protocol):
@@ -96,7 +88,7 @@ def wake(flow: http.HTTPFlow) -> None:
     key: Any = client.id if client.transport_protocol != "udp" else (client.peername, client.sockname)
     addons: Any = ctx.master.addons
     if handler := addons.get("proxyserver").connections.get(key):
-        task = asyncio.get_running_loop().create_task(handler.server_event(Woken(stream)))
+        task = asyncio.get_running_loop().create_task(handler.server_event(stream.woken(stream)))
         _wakes.add(task)
         task.add_done_callback(_wakes.discard)
 

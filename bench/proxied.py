@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bench.load import Line, at_once, body, one_by_one, p50, request
 from bench.upstream import BenchUpstream, Serving
@@ -34,16 +34,22 @@ class Measured(NamedTuple):
     ratio: float
 
 
+class Listening(Protocol):
+    """A proxy that runs: all that is asked of it is where."""
+
+    port: int
+
+
 class Pair:
     """A bare mitmdump and a guarded one, before the same upstream."""
 
-    def __init__(self, bare: Proxy, guarded: Proxy) -> None:
+    def __init__(self, bare: Listening, guarded: Listening) -> None:
         self.bare, self.guarded = bare, guarded
 
     async def latency(self, data: bytes, count: int) -> Measured:
         """p50 in seconds of `count` requests a round, bare and guarded."""
 
-        async def take(proxy: Proxy) -> float:
+        async def take(proxy: Listening) -> float:
             return p50(await one_by_one(proxy.port, data, count))
 
         return await _in_turns(lambda: take(self.bare), lambda: take(self.guarded))

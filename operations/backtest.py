@@ -23,7 +23,7 @@ from policies.kinds import Challenge, Kind, Reason
 from policies.research import report
 from policies.research.evidence import Record
 from policies.rules import Rules
-from policies.settings import Settings
+from policies.settings import QueueSettings, Settings
 from policies.state import State
 
 NEVER_SENT = frozenset({
@@ -46,6 +46,7 @@ class Backtest:
 
     def __init__(self, settings: Settings, *, evidence: bool = True) -> None:
         key = secrets.token_bytes(32)
+        settings = replace(settings, queue=QueueSettings(seconds=0), concurrency="off")  # nobody can wait in a recording
         self._rules = Rules(State.fresh(settings, key))
         self._onlooker = Rules(State.fresh(replace(settings, mode="observe", evidence=True), key)) if evidence else None
         self._connections: OrderedDict[str, None] = OrderedDict()
@@ -67,7 +68,7 @@ class Backtest:
             self._note(self._onlooker, flow, ex)
         admission, end = self._rules.admit(ex, start, start), start
         if isinstance(admission, Refuse):
-            self._mark(flow, ex, f"refused here: {admission.reason}", "would have been refused here")
+            self._mark(flow, ex, f"refused here: {admission.reason}", "would have waited, or been refused here")
         elif flow.response is not None:
             end = flow.response.timestamp_end or start
             _play(ex, flow.response, end, None if flow.response.raw_content else then(flow))

@@ -1,4 +1,7 @@
-"""The commands of the console and mitmweb. mitmdump has no prompt: the status page has the same as buttons."""
+"""What a person may do: the commands of the console and mitmweb, and the page's buttons, since mitmdump has no prompt.
+
+Flows killed by hand in mitmweb are settled here too.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from mitmproxy import command, exceptions, flow, http
+from mitmproxy.flow import Error
 
-from operations import status_of
-from operations.actions import act
+import hold
+from operations.clock import clock
 from operations.content_view import explain
 from operations.controller import Controller
 from operations.export import corpus_line
+from operations.status import report_text, status_of
+from policies.breaker import Breaker, Transition
 
 logger = logging.getLogger("breakwater")
 
@@ -28,14 +34,14 @@ class Commands:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
 
-    def _desk(self) -> Controller:
+    def _controller(self) -> Controller:
         if self._owner.controller is None:
             raise exceptions.CommandError("Breakwater has not started.")
         return self._owner.controller
 
     def _act(self, action: str, upstream: str | None = None, model: str | None = None) -> str:
         try:
-            said = act(self._desk(), action, upstream, model)
+            said = act(self._controller(), action, upstream, model)
         except ValueError as error:
             raise exceptions.CommandError(str(error)) from error
         logger.log(logging.INFO, "Breakwater: %s", said)
@@ -44,12 +50,12 @@ class Commands:
     @command.command("breakwater.status")
     def status(self) -> str:
         """Breakers, decisions and learnt windows, as JSON."""
-        return json.dumps(status_of.status(self._desk()).as_json(), ensure_ascii=False, indent=2)
+        return json.dumps(status_of(self._controller()).as_json(), ensure_ascii=False, indent=2)
 
     @command.command("breakwater.report")
     def report(self) -> str:
         """What the exchanges so far say about why replays are refused."""
-        return status_of.report_text(self._desk())
+        return report_text(self._controller())
 
     @command.command("breakwater.open")
     def open(self, upstream: str) -> str:
@@ -71,7 +77,7 @@ class Commands:
         """The context windows that were learnt."""
         rows = [
             f"{row.upstream} {row.model}{' (thinking)' if row.thinking else ''}: {row.tokens} tokens, {row.source}"
-            for row in status_of.status(self._desk()).windows
+            for row in status_of(self._controller()).windows
         ]
         return "\n".join(rows) or "No window has been learnt."
 
@@ -88,4 +94,55 @@ class Commands:
     @command.command("breakwater.export")
     def export(self, flows: Sequence[flow.Flow]) -> str:
         """Anonymised corpus lines of refusals, to be sent to the project."""
-        return "\n".join(corpus_line(self._desk().state, one) for one in flows if isinstance(one, http.HTTPFlow))
+        return "\n".join(corpus_line(self._controller().state, one) for one in flows if isinstance(one, http.HTTPFlow))
+
+
+def act(controller: Controller, action: str, upstream: str | None, model: str | None) -> str:
+    """Do it and say what was done; ValueError, with a sentence for the person, where it cannot be."""
+    controller.unsaved = True
+    if action == "forget":
+        if not model:
+            raise ValueError("Which model's window should be forgotten?")
+        windows = controller.state.windows.forget(model)
+        overflows = controller.state.refusals.forget_overflows(None, model)
+        limits = controller.state.line.limits.forget(model)
+        learnt = f"{windows} learnt window(s), {limits} learnt limit(s) and {overflows} remembered overflow(s)"
+        return f"Forgot {learnt} of {model}."
+    if not upstream or controller.state.surfaces.upstream(upstream) is None:
+        known = ", ".join(row.name for row in controller.state.settings.upstreams)
+        raise ValueError(f"No upstream {upstream!r}; there are {known}.")
+    breakers = controller.state.breakers.named(upstream)
+    now = clock().now
+    controller.log_transitions([moved for breaker in breakers if (moved := _move(breaker, action, now))])
+    if action in ("close", "reset"):
+        controller.state.line.release(upstream, now)
+    controller.waiting.look()
+    if action == "reset":
+        forgotten = controller.state.refusals.reset(upstream)
+        return f"Breaker of {upstream} closed; {forgotten} remembered refusal(s) forgotten."
+    if action == "open" and any(breaker.closed for breaker in breakers):
+        raise ValueError(f"The breaker of {upstream} is disabled (breaker.open_seconds: 0).")
+    return f"Breaker of {upstream} {'opened' if action == 'open' else 'closed'}."
+
+
+def is_killed(killed: http.HTTPFlow) -> bool:
+    return killed.error is not None and killed.error.msg == Error.KILLED_MESSAGE
+
+
+def settle_killed(controller: Controller) -> None:
+    """Settle what was killed by hand, and end it: mitmproxy says so with the upstream's next bytes, and a probe cannot wait."""
+    for killed in [each for each in controller.live if is_killed(each)]:
+        controller.error(killed)
+        killed.intercepted = True  # one that was intercepted would wait for ever, and its client with it
+        killed.resume()  # type: ignore[no-untyped-call]
+        hold.wake(killed)  # its layer hears of the kill now, and not with the upstream's next bytes
+
+
+def _move(breaker: Breaker, action: str, now: float) -> Transition | None:
+    if action == "open":
+        return breaker.open(now)
+    if action == "close":
+        return breaker.close(now)
+    if action == "reset":
+        return breaker.reset(now)
+    raise ValueError(f"No action {action!r}; there are open, close, reset and forget.")

@@ -5,27 +5,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import traceback
 import weakref
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 from mitmproxy import http
 
 import hold
-from operations import keeping
+from operations import log, state_file
 from operations.annotations import describe, keep_answer
 from operations.clock import clock
 from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
-from operations.status import Counters, DecisionRow
-from policies.breaker import Transition
-from policies.decisions import Commit, Decision, End, Forward, Refuse, Replace, Resend, Said
+from operations.metrics import Counters
+from operations.shared_state import SharedState
+from operations.state_file import StateFile
+from operations.status import DecisionRow
+from operations.timeline import Timeline
+from operations.waiting import Waiting
+from policies.breaker import BreakerState, Transition
+from policies.decisions import Admission, Commit, Decision, End, Forward, Queue, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange
 from policies.judge import Judge, reads
 from policies.kinds import Kind
+from policies.patience import Patience
 from policies.rules import Rules
 from policies.settings import Settings
 from policies.state import State
@@ -38,14 +41,17 @@ DECISIONS_KEPT = 200
 class Controller:
     """Controller of a run; handed on whole when mitmproxy reloads the addon."""
 
-    def __init__(self, settings: Settings, saved: Mapping[str, Any]) -> None:
-        """``saved``: what the state file held, empty at a first start."""
+    def __init__(self, settings: Settings, store: StateFile | None = None, *, live: bool = False) -> None:
+        """``store``: where the state is kept, nowhere without one; ``live``: this proxy will write there."""
         self.token = secrets.token_urlsafe(24)
-        self.rules = Rules(State.fresh(settings, keeping.key_of(saved)))
-        keeping.restore(saved, self.state)
+        self.store = store or StateFile()
+        saved = self.store.load(create=live)
+        self.rules = Rules(State.fresh(settings, self.store.key))
+        state_file.restore(saved, self.state)
         self.counters = Counters()
+        self.timeline = Timeline()
         self.decisions: deque[DecisionRow] = deque(maxlen=DECISIONS_KEPT)
-        self.faults: dict[str, str] = {}
+        self.log = log.Log()
         self.live: weakref.WeakKeyDictionary[http.HTTPFlow, Exchange] = weakref.WeakKeyDictionary()
         self._unread: weakref.WeakSet[http.HTTPFlow] = weakref.WeakSet()
         """Flows whose request no rule could read: their answers stream on."""
@@ -55,7 +61,9 @@ class Controller:
         self.unsaved = False
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
-        self._said: set[str] = set()
+        self.shared: SharedState | None = None
+        """Follows the settings while the proxy runs (operations/sharing.py)."""
+        self.waiting = Waiting(self.state.line, self.counters.waited)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
 
     @property
@@ -68,29 +76,47 @@ class Controller:
         """Take a request that is complete; other addons may still change where it goes, so its stream asks when that is known."""
         if self.can_hold and hold.can_hold(flow) and not flow.request.stream:
             hold.gate(flow, RequestGate(self, flow))
-        elif isinstance(self.turn(flow), Forward) and (ex := self.live.get(flow)):
+        elif isinstance(self.turn(flow, waits=False), Forward) and (ex := self.live.get(flow)):
             self.sent(ex)
 
-    def turn(self, flow: http.HTTPFlow) -> Forward | Refuse | None:
-        """Refuse a request here, pace it, let it go, or for None let it wait until it is woken."""
-        ex = self.live.get(flow) or exchange_of(flow, self.state, clock().now)
+    def turn(self, flow: http.HTTPFlow, *, waits: bool = True) -> Forward | Refuse | None:
+        """Refuse a request here, pace it, let it go, or for None let it wait until it is woken; then it is asked again."""
+        ex = self.live.get(flow)
+        if ex is not None:
+            return self._follow(flow, ex, self.rules.turn(ex, *clock()))
+        ex = exchange_of(flow, self.state, clock().now)
         if ex is None:
             return Forward()
         self.live[flow] = ex
+        if not waits:
+            ex.patience = Patience(ex.patience.limit, 0.0)
         admission = self.rules.admit(ex, *clock())
         if flow.request.stream:  # stream_large_bodies: it is upstream already, and its body is not kept
             ex.replay, ex.admission = False, (admission := Forward())
+        return self._follow(flow, ex, admission)
+
+    def _follow(self, flow: http.HTTPFlow, ex: Exchange, admission: Admission) -> Forward | Refuse | None:
+        upstream = ex.call.surface.upstream
+        if isinstance(admission, Queue):
+            self._wait(flow, ex, admission)
+            return None
         if isinstance(admission, Refuse):
             respond(flow, admission.answer)
-            self.counters.avoided(ex.call.surface.upstream, admission.reason)
+            count = self.counters.replaced if admission.finding else self.counters.avoided
+            count(upstream, admission.reason)
             self._show(flow, ex, admission, admission.answer.status)
             return admission
-        assert isinstance(admission, Forward)
         if admission.comment:
             self._show(flow, ex, admission, None)
         if admission.after > 0:
             self._log(flow, ex, f"paced: sent {admission.after:.2f} s later")
         return admission
+
+    def _wait(self, flow: http.HTTPFlow, ex: Exchange, queued: Queue) -> None:
+        assert ex.place
+        describe(flow, ex)
+        self._log(flow, ex)
+        self.waiting.add(ex.place, flow, queued.reason)
 
     def sent(self, ex: Exchange) -> None:
         """A request goes out, the first time or again."""
@@ -175,6 +201,7 @@ class Controller:
             keep_answer(flow)
             self.unsaved = self.unsaved or bool(ex.news)  # a window was taken back
             self._log(flow, ex)
+            self.waiting.leave(ex.place)
             if noteworthy:
                 self.evidence_log.add(ex, wall - (now - ex.started))
         except Exception as fault:  # noqa: BLE001 - the border: whatever it is, a probe must not stay out
@@ -198,6 +225,10 @@ class Controller:
             self.counters.resent(upstream)
             self._log(flow, ex, decision.comment)
             return
+        if isinstance(decision, Queue):
+            self._wait(flow, ex, decision)
+            return
+        self.waiting.look()
         self.counters.held(upstream, ex.held or 0.0)
         if isinstance(decision, Replace):
             self.counters.replaced(upstream, decision.reason)
@@ -211,13 +242,8 @@ class Controller:
             self._unread.add(flow)
         if flow is not None and (ex := self.live.get(flow)):
             with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
-                ex.permit_over(clock().now)
-        words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow.id})" if flow else "")
-        if kind not in self.faults:
-            logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
-            # Where, but not the exception's own words: they may quote what was being read.
-            logger.debug("Breakwater: %s, at\n%s", words, "".join(traceback.format_tb(fault.__traceback__)))
-        self.faults.setdefault(kind, words)
+                ex.turn_over(clock().now)
+        self.log.fault(kind, flow.id if flow else None, fault)
         self.counters.fault(kind)
 
     # -- what is seen of it -----------------------------------------------------------------------------------
@@ -250,28 +276,24 @@ class Controller:
         self.log_transitions([each for each in news if isinstance(each, Transition)])
 
     def log_transitions(self, transitions: list[Transition]) -> None:
-        for transition in transitions:
-            self.unsaved = True
-            if transition.level == "debug":
-                continue
-            if transition.level == "warning":
-                self.counters.opened(transition.upstream)
-            logger.log(
-                logging.WARNING if transition.level == "warning" else logging.INFO,
-                "Breakwater: breaker of %s: %s -> %s (%s)",
-                transition.upstream,
-                transition.before.value,
-                transition.after.value,
-                transition.reason,
-            )
+        self.unsaved = self.unsaved or bool(transitions)
+        for moved in transitions:
+            if moved.after is BreakerState.OPEN:
+                self.counters.opened(moved.upstream)
+        log.transitions(transitions)
+
+    def look(self) -> None:
+        """Note in the timeline what has come since the last look."""
+        now, wall = clock()
+        breakers = self.state.breakers.all()
+        paused = {breaker.upstream for breaker in breakers if breaker.current(now) is BreakerState.OPEN}
+        self.timeline.look(self.counters.freeze(), paused, self.waiting.numbers(), wall)
 
     def once(self, kind: str, words: str) -> None:
-        """Log one line per run of its kind."""
-        if kind not in self._said:
-            self._said.add(kind)
-            logger.info("Breakwater: %s", words)
+        self.log.once(kind, words)
 
-    def save(self, path: str) -> None:
-        """Write the state file; a failure is one WARNING."""
-        keeping.save(path, self.state.key, self.state)
-        self.unsaved = False
+    def save(self, path: str, *, tries: int = 1) -> None:
+        """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""
+        if path != self.store.path:  # the config names another one now
+            self.store = self.store.moved(path)
+        self.unsaved = not self.store.save(self.state, tries=tries)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mitmproxy import http
 
+from policies import patience
 from policies.answer import encodings
 from policies.calls import Call
 from policies.exchange import Exchange
@@ -46,11 +47,13 @@ def exchange_of(flow: http.HTTPFlow, state: State, now: float) -> Exchange | Non
     surface = state.surfaces.recognise(upstream, asked.method, asked.path, header)
     if surface.role is Role.PERSON:
         return None
+    queue = state.settings.queue
+    bears = patience.of({name: header(name) for name in patience.HEADERS}, queue.clients, queue.seconds)
     path, _, query = asked.path.partition("?")
     path = printable(path)
     account = _account(flow, state, header)
     if surface.role is not Role.GENERATION:
-        return Exchange(state, flow.id, Call(surface, asked.method, path, account), now, asked.host)
+        return Exchange(state, flow.id, Call(surface, asked.method, path, account), now, asked.host, patience=bears)
     raw = asked.raw_content or b""
     encoding = header("content-encoding")
     body = (encodings.decode(raw, encoding) or b"") if encoding else raw
@@ -66,7 +69,7 @@ def exchange_of(flow: http.HTTPFlow, state: State, now: float) -> Exchange | Non
         hashed=state.hashed,
         traits=state.settings.side_requests.traits,
     )
-    return Exchange(state, flow.id, call, now, asked.host)
+    return Exchange(state, flow.id, call, now, asked.host, patience=bears, agent=header("user-agent"))
 
 
 def _account(flow: http.HTTPFlow, state: State, header: Callable[[str], str]) -> str:

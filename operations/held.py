@@ -166,6 +166,7 @@ class HeldResponse:
     def _tap(self, data: bytes) -> list[bytes]:
         passed, end = self.judge.tap(data, *clock())
         self._passes = self._passes or self.judge.passes
+        self.controller.waiting.look()
         chunks = list(passed)
         if end is None:
             return chunks

@@ -1,154 +1,277 @@
-"""The state as Prometheus text, in a registry of its own."""
+"""The counters, and the state beside them, as Prometheus text: one registry of our own, which page and metrics both read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from operations.status import HOLD_BUCKETS, Histogram, Status, UpstreamRow
+from operations.series import CONNECTED, SERIES
+from policies.kinds import Kind, Reason
+
+if TYPE_CHECKING:
+    from operations.status import Status, UpstreamRow
 
 STATES = ("closed", "half_open", "probing", "open")
 """From the mildest: where each account has its own breaker, an upstream shows the gravest."""
 
+HOLD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 100.0)
+"""Upper edges in seconds; everything longer falls into the last, open one."""
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One series: a row of the README's table."""
+WAIT_BUCKETS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 280.0)
+"""Upper edges in seconds."""
 
-    name: str
-    type: str
-    labels: tuple[str, ...]
-    unit: str
-    meaning: str
+LEFT = frozenset({"sent", "patience", "client_left", "released"})
+"""How a wait can end."""
+
+OTHER = "other"
+"""What a reason, kind or fault is counted as that is none of ours: no text from outside becomes a label."""
+
+FAULTS = frozenset({
+    "request", "responseheaders", "response", "judge", "tap", "settle", "clock", "due", "unsent", "look",
+    "evidence", "watch",
+})  # fmt: skip
+"""Where a fault of our own can be."""
+
+OPENMETRICS = "application/openmetrics-text"
+
+Child = TypeVar("Child", Counter, Histogram)
+Measure = TypeVar("Measure", Counter, Gauge, Histogram)
 
 
-SERIES = (
-    Series("breakwater_info", "gauge", ("version", "mode"), "", "Always 1; carries version and mode."),
-    Series("breakwater_breaker_state", "gauge", ("upstream", "state"), "0 or 1",
-           "1 for the state the breaker is in (closed, half_open, probing, open), 0 for the others."),
-    Series("breakwater_breaker_seconds_left", "gauge", ("upstream",), "seconds",
-           "What is left of the open window or of the probe's lease; 0 while closed."),
-    Series("breakwater_breaker_strikes", "gauge", ("upstream",), "strikes",
-           "Challenges in a row since the last answer."),
-    Series("breakwater_breaker_opened_total", "counter", ("upstream",), "openings",
-           "Times the breaker opened, a challenged probe included."),
-    Series("breakwater_upstream_sends_total", "counter", ("upstream",), "requests",
-           "Generation requests sent upstream, re-sends included."),
-    Series("breakwater_sends_avoided_total", "counter", ("upstream", "reason"), "requests",
-           "Requests answered here instead of being sent, by reason code."),
-    Series("breakwater_findings_total", "counter", ("upstream", "kind"), "answers",
-           "What upstream answers were, by kind."),
-    Series("breakwater_answers_replaced_total", "counter", ("upstream", "reason"), "answers",
-           "Upstream answers replaced by a truthful one, by reason code."),
-    Series("breakwater_resends_total", "counter", ("upstream",), "requests",
-           "Requests sent again in place with the headers still held."),
-    Series("breakwater_in_stream_refusals_total", "counter", ("upstream", "kind"), "streams",
-           "Refusals that came after the first answer frame."),
-    Series("breakwater_hold_seconds", "histogram", ("upstream",), "seconds",
-           "How long response headers were held before they went out."),
-    Series("breakwater_refusals_remembered", "gauge", ("upstream", "kind"), "refusals",
-           "Refusals that are remembered now."),
-    Series("breakwater_windows_learnt", "gauge", ("upstream",), "windows",
-           "Context windows learnt from overflow texts and still valid."),
-    Series("breakwater_faults_total", "counter", ("kind",), "faults",
-           "Faults of the addon's own; each let its traffic through unchanged."),
-)  # fmt: skip
-
-_Values = Mapping[tuple[str, ...], float]
 _BY_NAME = {row.name: row for row in SERIES}
 
 
+class _Children(dict[tuple[str, ...], Child], Generic[Child]):
+    """Children of one series by their labels, bound when first asked for: `labels` costs as much as four additions."""
+
+    def __init__(self, parent: Child, closed: Iterable[str] | None = None) -> None:
+        """``closed``: all that the last label can be; everything else is counted as `OTHER`."""
+        super().__init__()
+        self.parent: Child = parent
+        self._closed = None if closed is None else frozenset(closed)
+
+    def __missing__(self, labels: tuple[str, ...]) -> Child:
+        known = self._closed is None or labels[-1] in self._closed
+        child: Child = self.parent.labels(*(labels if known else (*labels[:-1], OTHER)))
+        if known:  # what is not known is bound again each time: nothing grows with it
+            self[labels] = child
+        return child
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """Hold times of one upstream."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What has been counted since the start."""
+
+    sends: Mapping[str, int] = field(default_factory=dict)
+    """By upstream, re-sends included."""
+    avoided: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By upstream and reason."""
+    findings: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By upstream and kind."""
+    replaced: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By upstream and reason."""
+    resends: Mapping[str, int] = field(default_factory=dict)
+    in_stream: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Refusals after the first answer frame, by upstream and kind."""
+    opened: Mapping[str, int] = field(default_factory=dict)
+    faults: Mapping[str, int] = field(default_factory=dict)
+    holds: Mapping[str, Holds] = field(default_factory=dict)
+
+    def avoided_at(self, upstream: str) -> int:
+        return sum(number for (name, _), number in self.avoided.items() if name == upstream)
+
+    def found(self, upstream: str, kind: str) -> int:
+        return self.findings.get((upstream, kind), 0)
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "sends": dict(self.sends),
+            "avoided": _nested(self.avoided),
+            "findings": _nested(self.findings),
+            "replaced": _nested(self.replaced),
+            "resends": dict(self.resends),
+            "in_stream_refusals": _nested(self.in_stream),
+            "opened": dict(self.opened),
+            "faults": dict(self.faults),
+            "holds": {name: {"count": h.count, "seconds": round(h.seconds, 3)} for name, h in self.holds.items()},
+        }
+
+
+class Counters:
+    """Counters of one run. Each method is one addition to a series of prometheus_client's."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.gauges = {row.name: self._make(Gauge, row.name) for row in SERIES if row.type == "gauge"}
+        self._opened = self._counter("breakwater_breaker_opened_total")
+        self._sends = self._counter("breakwater_upstream_sends_total")
+        self._avoided = self._counter("breakwater_sends_avoided_total", Reason)
+        self._findings = self._counter("breakwater_findings_total", Kind)
+        self._replaced = self._counter("breakwater_answers_replaced_total", Reason)
+        self._resends = self._counter("breakwater_resends_total")
+        self._in_stream = self._counter("breakwater_in_stream_refusals_total", Kind)
+        self._holds = _Children(self._make(Histogram, "breakwater_hold_seconds", buckets=HOLD_BUCKETS))
+        self._waits = _Children(self._make(Histogram, "breakwater_queue_seconds", buckets=WAIT_BUCKETS))
+        self._left = self._counter("breakwater_queue_left_total", LEFT)
+        self._losses = self._counter("breakwater_shared_losses_total")
+        self._faults = self._counter("breakwater_faults_total", FAULTS)
+
+    def _make(self, kind: Callable[..., Measure], name: str, **options: object) -> Measure:
+        return kind(name, _BY_NAME[name].meaning, _BY_NAME[name].labels, registry=self.registry, **options)
+
+    def _counter(self, name: str, closed: Iterable[str] | None = None) -> _Children[Counter]:
+        return _Children(self._make(Counter, name), closed)
+
+    def sent(self, upstream: str) -> None:
+        """A request went upstream: the first send and each re-send."""
+        self._sends[upstream,].inc()
+
+    def avoided(self, upstream: str, reason: str) -> None:
+        """A request was answered here instead of being sent."""
+        self._avoided[upstream, reason].inc()
+
+    def found(self, upstream: str, kind: str) -> None:
+        self._findings[upstream, kind].inc()
+
+    def replaced(self, upstream: str, reason: str) -> None:
+        """An upstream's answer was replaced by one of our own."""
+        self._replaced[upstream, reason].inc()
+
+    def resent(self, upstream: str) -> None:
+        """A request was sent again in place; `sent` counts that send too."""
+        self._resends[upstream,].inc()
+
+    def refused_in_stream(self, upstream: str, kind: str) -> None:
+        self._in_stream[upstream, kind].inc()
+
+    def opened(self, upstream: str) -> None:
+        """The breaker opened, or opened again after a challenged probe."""
+        self._opened[upstream,].inc()
+
+    def fault(self, kind: str) -> None:
+        self._faults[kind,].inc()
+
+    def lost(self, server: str) -> None:
+        """The server of the shared state was lost."""
+        self._losses[server,].inc()
+
+    def held(self, upstream: str, seconds: float) -> None:
+        """Response headers were held for so long before they went out."""
+        self._holds[upstream,].observe(max(seconds, 0.0))
+
+    def waited(self, upstream: str, how: str, seconds: float) -> None:
+        """A request's wait in line ended."""
+        self._left[upstream, how].inc()
+        self._waits[upstream,].observe(seconds)
+
+    def freeze(self) -> Counts:
+        """A copy of what has been counted, read from the series that the metrics show."""
+        held = _samples(self._holds.parent)
+        return Counts(
+            sends=_singles(self._sends),
+            avoided=_pairs(self._avoided),
+            findings=_pairs(self._findings),
+            replaced=_pairs(self._replaced),
+            resends=_singles(self._resends),
+            in_stream=_pairs(self._in_stream),
+            opened=_singles(self._opened),
+            faults=_singles(self._faults),
+            holds={name: Holds(int(held["_count", name]), held["_sum", name]) for kind, name, *_ in held if kind == "_count"},
+        )
+
+
 def render(status: Status, accept: str = "") -> tuple[str, bytes]:
-    """Content type and text; OpenMetrics where the Accept header asks for it."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(StatusCollector(lambda: status))
-    encode, content_type = choose_encoder(accept)
-    return content_type, encode(registry)
+    """Content type and text: OpenMetrics where the Accept header names it, else Prometheus text, whatever it says."""
+    gauges, limits = status.counters.gauges, dict[str | int | float, float]()
+    for gauge in gauges.values():
+        gauge.clear()
+    gauges["breakwater_info"].labels(status.version, status.mode).set(1)
+    for upstream in status.upstreams:
+        gauges["breakwater_queue_waiting"].labels(upstream.name)
+    _show_breakers(gauges, status.upstreams)
+    for refusal in status.refusals:
+        gauges["breakwater_refusals_remembered"].labels(refusal.upstream, refusal.kind).inc()
+    for table in status.tables:
+        for row in table.rows:
+            if table.title == "waiting":
+                gauges["breakwater_queue_waiting"].labels(row[0]).inc()
+            elif table.title == "shared":
+                gauges["breakwater_shared_connected"].labels(row[0]).set(row[1] == CONNECTED)
+            else:
+                smallest = gauges["breakwater_concurrency_limit"].labels(row[0])
+                smallest.set(min(float(row[3]), limits.setdefault(row[0], float("inf"))))
+                limits[row[0]] = min(float(row[3]), limits[row[0]])
+    for window in status.windows:
+        gauges["breakwater_windows_learnt"].labels(window.upstream).inc()
+    # Asked for in words of our own: choose_encoder raises on a version that is no number.
+    encode, content_type = choose_encoder(f"{OPENMETRICS}; version=1.0.0" if OPENMETRICS in accept.lower() else "")
+    return content_type, encode(_Plain(status.counters.registry))
 
 
-class StatusCollector(Collector):
-    """Reads a fresh `Status` at each scrape; holds nothing."""
+class _Plain(Collector):
+    """A registry without the times of creation, which Prometheus text would show as series of their own."""
 
-    def __init__(self, read: Callable[[], Status]) -> None:
-        self._read = read
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
 
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        status = self._read()
-        counts = status.counts
-        yield _gauge("breakwater_info", {(status.version, status.mode): 1})
-        yield from _breakers(status)
-        yield _counter("breakwater_breaker_opened_total", _single(counts.opened))
-        yield _counter("breakwater_upstream_sends_total", _single(counts.sends))
-        yield _counter("breakwater_sends_avoided_total", counts.avoided)
-        yield _counter("breakwater_findings_total", counts.findings)
-        yield _counter("breakwater_answers_replaced_total", counts.replaced)
-        yield _counter("breakwater_resends_total", _single(counts.resends))
-        yield _counter("breakwater_in_stream_refusals_total", counts.in_stream)
-        yield _holds(counts.holds)
-        yield _gauge("breakwater_refusals_remembered", _tally((row.upstream, row.kind) for row in status.refusals))
-        yield _gauge("breakwater_windows_learnt", _tally((row.upstream,) for row in status.windows))
-        yield _counter("breakwater_faults_total", _single(counts.faults))
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
 
 
-def _breakers(status: Status) -> Iterator[Metric]:
+def _show_breakers(gauges: Mapping[str, Gauge], rows: Iterable[UpstreamRow]) -> None:
     gravest: dict[str, UpstreamRow] = {}
-    for row in status.upstreams:
+    strikes: dict[str, int] = {}
+    for row in rows:
+        strikes[row.name] = max(row.strikes, strikes.get(row.name, 0))
         if row.name not in gravest or _gravity(row) > _gravity(gravest[row.name]):
             gravest[row.name] = row
-    states: _Values = {(name, state): int(row.state == state) for name, row in gravest.items() for state in STATES}
-    yield _gauge("breakwater_breaker_state", states)
-    left: _Values = {(name,): row.seconds_left or 0.0 for name, row in gravest.items()}
-    yield _gauge("breakwater_breaker_seconds_left", left)
-    strikes: _Values = {(name,): max(row.strikes for row in status.upstreams if row.name == name) for name in gravest}
-    yield _gauge("breakwater_breaker_strikes", strikes)
+    for name, row in gravest.items():
+        for state in STATES:
+            gauges["breakwater_breaker_state"].labels(name, state).set(row.state == state)
+        gauges["breakwater_breaker_seconds_left"].labels(name).set(row.seconds_left or 0.0)
+        gauges["breakwater_breaker_strikes"].labels(name).set(strikes[name])
 
 
 def _gravity(row: UpstreamRow) -> tuple[int, float]:
     return STATES.index(row.state), row.seconds_left or 0.0
 
 
-def _gauge(name: str, values: _Values) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, _BY_NAME[name].meaning, labels=_BY_NAME[name].labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
+def _samples(series: Collector) -> dict[tuple[str, ...], float]:
+    """Values by what the sample's name adds to the series' and by its labels, as prometheus_client keeps them."""
+    values: dict[tuple[str, ...], float] = {}
+    for metric in series.collect():
+        for sample in metric.samples:
+            labels = (sample.name.removeprefix(metric.name), *sample.labels.values())
+            values[labels] = sample.value
+    return values
 
 
-def _counter(name: str, values: Mapping[tuple[str, str], int] | Mapping[tuple[str], int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name.removesuffix("_total"), _BY_NAME[name].meaning, labels=_BY_NAME[name].labels)
-    for labels, value in values.items():
-        family.add_metric(labels, value)
-    return family
+def _singles(series: _Children[Counter]) -> dict[str, int]:
+    return {labels[1]: int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
 
 
-def _holds(holds: Mapping[str, Histogram]) -> HistogramMetricFamily:
-    name = "breakwater_hold_seconds"
-    family = HistogramMetricFamily(name, _BY_NAME[name].meaning, labels=_BY_NAME[name].labels)
-    edges = (*map(str, HOLD_BUCKETS), "+Inf")
-    for upstream, histogram in holds.items():
-        below = 0
-        buckets: list[tuple[str, float]] = []
-        for edge, count in zip(edges, histogram.counts, strict=True):
-            below += count
-            buckets.append((edge, below))
-        family.add_metric([upstream], buckets, histogram.seconds)
-    return family
+def _pairs(series: _Children[Counter]) -> dict[tuple[str, str], int]:
+    return {(labels[1], labels[2]): int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
 
 
-def _single(counts: Mapping[str, int]) -> dict[tuple[str], int]:
-    return {(label,): number for label, number in counts.items()}
-
-
-def _tally(labels: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], float]:
-    tally: dict[tuple[str, ...], float] = {}
-    for label in labels:
-        tally[label] = tally.get(label, 0) + 1
-    return tally
+def _nested(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    nested: dict[str, dict[str, int]] = {}
+    for (first, second), number in pairs.items():
+        nested.setdefault(first, {})[second] = number
+    return nested

@@ -71,7 +71,7 @@ def make_app(source: Source) -> Flask:
     app.register_error_handler(HTTPException, _plain_error)
     for path, view in (
         ("/", lambda: _page(source)),
-        ("/status.json", lambda: source.status().as_json()),
+        ("/status.json", lambda: source.status().as_json(request.args.get("parts"))),
         ("/metrics", lambda: _metrics(source)),
         ("/healthz", lambda: Response("ok\n", mimetype="text/plain")),
     ):
@@ -139,10 +139,11 @@ def _guard_host() -> None:
 def _page(source: Source, notice: str = "") -> str:
     status = source.status()
     language = _language()
+    busy = [row for row in status.upstreams if row.busy]
     return render_template(
         "status.html",
         status=status,
-        counts=status.counts,
+        counts=status.counters.freeze(),
         token=source.token,
         nonce=g.nonce,
         notice=notice[:NOTICE_AT_MOST],
@@ -150,6 +151,9 @@ def _page(source: Source, notice: str = "") -> str:
         say=_speaker(WORDS[language]),
         rows_at_most=ROWS_AT_MOST,
         decisions=_runs(status.decisions),
+        would="would_" if status.mode == "observe" else "",
+        busy=sorted(busy, key=lambda row: (row.state != "open", row.state == "closed")),
+        idle=[row for row in status.upstreams if not row.busy],
         paused=[row for row in status.upstreams if row.state == "open"],
         on_trial=any(row.state in ("probing", "half_open") for row in status.upstreams),
         total=lambda numbers: sum(numbers.values()),

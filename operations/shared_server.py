@@ -18,7 +18,8 @@ OLDEST_MAJOR = 6
 """Version of Redis; older ones know no user names, and nobody tests them any more."""
 PREFIX = "breakwater:v1:"
 CHANNEL = f"{PREFIX}news"
-KINDS = ("breaker", "wait", "block", "window")
+KINDS = {"breaker": 2 * 86400.0, "wait": 700.0, "block": 8 * 86400.0, "window": 2 * 86400.0}
+"""Kinds of rows, and seconds after its last change in which anything may be left of one."""
 INDEX_SECONDS = 8 * 86400
 AT_A_TIME = 200
 """Rows in one command."""
@@ -150,11 +151,11 @@ class Server:
             rows += [(kind, name, text) for (kind, name), text in zip(some, texts, strict=True) if text]
         return key, float(seconds) * 1e6 + float(micros), rows
 
-    async def forget(self, before: Sequence[tuple[str, float]]) -> None:
-        """Drop from the indexes what was changed before these times, in microseconds of the server."""
+    async def forget(self, now: float) -> None:
+        """Drop from the indexes what nothing can be left of; ``now`` in microseconds of the server."""
         pipe = self._client.pipeline(transaction=False)
-        for kind, until in before:
-            pipe.zremrangebyscore(f"{PREFIX}index:{kind}", "-inf", f"{until:.0f}")
+        for kind, seconds in KINDS.items():
+            pipe.zremrangebyscore(f"{PREFIX}index:{kind}", "-inf", f"{now - seconds * 1e6:.0f}")
         await self._within(pipe.execute())
 
     async def messages(self) -> AsyncIterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from operations import demo, keeping
+from operations import demo, state_file
 from operations.clock import clock
 from operations.shared_server import AT_A_TIME, LostError, Put, Server, parts_of, shown
 from policies import shared_rows
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("breakwater")
 
+Changed = Callable[[list[Transition]], None]
+Rekeyed = Callable[[bytes], None]
+
 LOOK_SECONDS = 2.0
 """Between two looks at what changed: a message that was missed is repaired by then."""
 RETRY_SECONDS = 2.0
@@ -36,20 +39,23 @@ MOST_WAITING = 1000
 """Outcomes, and rows, that wait for the server; with more of them it counts as lost."""
 TRIES = 50
 """Of one compare-and-set; each that fails means that another process succeeded."""
-_INDEXED = {"wait": 700.0, "block": 8 * 86400.0, "window": 86400.0, "breaker": VALUE_SECONDS}
 
 
 class SharedState:
     """Link of this process to the server; alone until it is there, and again whenever it is lost."""
 
-    def __init__(self, state: State, url: str, changed: Callable[[list[Transition]], None]) -> None:
-        """``changed`` is called after anything was taken up, with what moved: those who wait may have their turn."""
+    def __init__(self, state: State, url: str, changed: Changed, lost: Callable[[str], None], rekeyed: Rekeyed) -> None:
+        """``changed`` is called after anything was taken up, with what moved: those who wait may have their turn.
+
+        ``lost``: with the URL as it may be shown, at each loss; ``rekeyed``: with another key of the hashes.
+        """
         self.owner = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(3)}"
         self.connected = False
         self.trouble = ""
         """Why it is alone; empty while it is not, and before the first try has ended."""
-        self.url, self.losses = shown(url), 0
-        self._state, self._changed, self._server = state, changed, Server(url)
+        self.full_url, self.url = url, shown(url)
+        self._state, self._changed, self.server = state, changed, Server(url)
+        self._count_loss, self._rekeyed = lost, rekeyed
         self._outcomes: deque[tuple[SharedBreaker, Told]] = deque()
         self._rows: OrderedDict[tuple[RowKind, str], Row] = OrderedDict()
         self._texts: dict[str, str] = {}
@@ -65,34 +71,25 @@ class SharedState:
         self._state.refusals.tell = self._state.windows.tell = self.row
         self._task = asyncio.get_running_loop().create_task(self._run(), name="breakwater shared state")
 
-    async def stop(self) -> None:
-        """Take the last outcomes there, and go."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task}, timeout=1.0)
-        try:
-            if self.connected:
-                await self._tell_all()
-        except LostError:
-            pass
+    def leave(self) -> None:
+        """Go on alone; the connections are closed by whoever calls."""
         self.connected = False
+        if self._task is not None:
+            self._task.cancel()
         self._state.breakers.share(None)
         self._state.refusals.tell = self._state.windows.tell = None
-        await self._server.close()
 
     async def _run(self) -> None:
         while True:
             try:
-                await self._server.open()
+                await self.server.open()
                 await self._join()
                 await self._serve()
             except LostError as lost:
                 self._lost(str(lost))
-            except Exception as fault:
+            except Exception as fault:  # noqa: BLE001 - the border: it goes on alone, and tries again
                 self._lost(f"{type(fault).__name__} in the shared state")
-                logger.debug("Breakwater: shared state", exc_info=fault)
-            await self._server.close()
+            await self.server.close()
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _serve(self) -> None:
@@ -117,7 +114,7 @@ class SharedState:
 
     def _lost(self, why: str) -> None:
         if not self.trouble:
-            self.losses += 1
+            self._count_loss(self.url)
             logger.warning("Breakwater: shared state: %s is not to be used (%s): going on by itself until it is", self.url, why)
         self.connected, self.trouble = False, why
         self._outcomes.clear()
@@ -152,41 +149,41 @@ class SharedState:
                 await self._tell(*self._outcomes.popleft())
             else:
                 some = [self._rows.popitem(last=False) for _ in range(min(len(self._rows), 100))]
-                await self._server.put([self._put(kind, row) for (kind, _), row in some])
+                await self.server.put([self._put(kind, row) for (kind, _), row in some])
 
     async def _tell(self, breaker: SharedBreaker, told: Told) -> None:
         name = _name(breaker)
         text, sure = self._texts.get(name, ""), False
         for _ in range(TRIES):
-            value = offered(breaker, told, self._value(text), clock().now, self._server.now)
+            value = offered(breaker, told, self._value(text), clock().now, self.server.now)
             if value is not None:
-                done, text = await self._server.swap(_breaker_put(name, value), text)
+                done, text = await self.server.swap(_breaker_put(name, value), text)
                 sure = True
                 if done:
                     break
             elif sure:
                 break
             else:  # it counts for nothing there, if what is known of it is true
-                text, sure = await self._server.get("breaker", name), True
+                text, sure = await self.server.get("breaker", name), True
         breaker.pending = max(0, breaker.pending - 1)
         self._texts[name] = text
         self._adopt(breaker, text, sure=True)
 
     def _put(self, kind: RowKind, row: Row) -> Put:
         moment = clock()
-        moved = shared_rows.moved(row, self._server.now - moment.now)
+        moved = shared_rows.moved(row, self.server.now - moment.now)
         text = msgspec.json.encode(moved).decode()
         return Put(kind, shared_rows.name_of(row), text, shared_rows.lasts(row, moment.wall, moment.now))
 
     # -- what others say --------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        async for message in self._server.messages():
+        async for message in self.server.messages():
             if parts := parts_of(message):
                 self._hear(*parts)
 
     async def _look(self) -> None:
-        key, self._since, rows = await self._server.changed(self._since)
+        key, self._since, rows = await self.server.changed(self._since)
         if key is None:
             logger.info("Breakwater: shared state: %s was emptied: what is known here is written again", self.url)
             await self._join()
@@ -197,37 +194,37 @@ class SharedState:
             breaker.give_back(clock().now)
 
     def _hear(self, kind: str, name: str, text: str) -> None:
-        now, ahead = clock().now, self._server.now - clock().now
+        now, ahead = clock().now, self.server.now - clock().now
         if kind == "breaker":
             breaker = self._breaker(name)
             if breaker is not None and breaker.link is not None:
                 self._texts[name] = text
                 self._adopt(breaker, text, sure=False)
         elif kind == "window":
-            window = shared_rows.read(text, Window, self._server.now)
+            window = shared_rows.read(text, Window, self.server.now)
             if window is not None and self._state.windows.hear(window):
                 self._state.refusals.forget_overflows(window.row.upstream, window.row.model)
-        elif (row := shared_rows.read(text, Refusal, self._server.now)) is not None:
+        elif (row := shared_rows.read(text, Refusal, self.server.now)) is not None:
             refusal = shared_rows.moved(row, -ahead)
             assert isinstance(refusal, Refusal)
             self._state.refusals.hear("block" if kind == "block" else "wait", refusal, now)
 
     def _value(self, text: str) -> Value | None:
-        return read(text, self._server.now) if text else None
+        return read(text, self.server.now) if text else None
 
     def _adopt(self, breaker: SharedBreaker, text: str, *, sure: bool) -> None:
         value = self._value(text)
         if value is not None:
-            transition = breaker.adopt(value, clock().now, self._server.now, sure=sure)
+            transition = breaker.adopt(value, clock().now, self.server.now, sure=sure)
             self._changed([transition] if transition else [])
 
     # -- the first meeting, and each after a loss ------------------------------------------------------------------------
 
     async def _join(self) -> None:
         """Merge what is known here and there: the later end wins."""
-        self._take_key(await self._server.key(self._state.key.hex()))
-        _, self._since, rows = await self._server.changed(0)
-        await self._server.forget([(kind, self._since - seconds * 1e6) for kind, seconds in _INDEXED.items()])
+        self._take_key(await self.server.key(self._state.key.hex()))
+        _, self._since, rows = await self.server.changed(0)
+        await self.server.forget(self._since)
         texts = {(kind, name): text for kind, name, text in rows}
         for (kind, name), text in texts.items():
             if kind != "breaker":
@@ -247,10 +244,11 @@ class SharedState:
             key = bytes.fromhex(text)
         except ValueError:
             key = b""
-        if len(key) != keeping.KEY_BYTES:
+        if len(key) != state_file.KEY_BYTES:
             raise LostError("what it has for the key of the hashes is none")
         if key != self._state.key:
             self._state.key = key
+            self._rekeyed(key)
             logger.info("Breakwater: shared state: hashes have the key of %s from here on", self.url)
 
     async def _meet(self, name: str, text: str) -> None:
@@ -260,14 +258,14 @@ class SharedState:
             return
         self._outcomes = deque(waiting for waiting in self._outcomes if waiting[0] is not breaker)
         breaker.alone()  # what waited is in its value
-        own = breaker.value(clock().now, self._server.now)
+        own = breaker.value(clock().now, self.server.now)
         for _ in range(TRIES):
             theirs = self._value(text)
             merged = own if theirs is None else later(own, theirs)
             if theirs is not None and _plain(merged) == _plain(theirs):
                 break
-            merged = msgspec.structs.replace(merged, version=next_version(merged, self._server.now))
-            done, text = await self._server.swap(_breaker_put(name, merged), text)
+            merged = msgspec.structs.replace(merged, version=next_version(merged, self.server.now))
+            done, text = await self.server.swap(_breaker_put(name, merged), text)
             if done:
                 break
         self._texts[name], breaker.version = text, 0
@@ -280,7 +278,7 @@ class SharedState:
         puts = [self._put(kind, row) for kind, row in rows if not _is_demo(row)]
         missing = [put for put in puts if not shared_rows.holds(texts.get((put.kind, put.name), ""), put.text)]
         for first in range(0, len(missing), AT_A_TIME):
-            await self._server.put(missing[first : first + AT_A_TIME])
+            await self.server.put(missing[first : first + AT_A_TIME])
 
     def _breaker(self, name: str) -> SharedBreaker | None:
         """The breaker of a shared name; None where its upstream is unknown here."""

@@ -1,74 +1,203 @@
-"""What outlives a restart, in one small JSON file: versioned, atomic, readable by its owner alone.
+"""What outlives a restart, in one small JSON file: versioned, atomic, readable by its owner alone, shared by several proxies.
 
-Nothing here raises: a proxy without its state still protects. Whatever goes wrong comes back as one line for a WARNING.
+Nothing here raises: a proxy without its state still protects. Whatever goes wrong is one line for a WARNING.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
+import math
 import os
+import secrets
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-VERSION = 1
+import msgspec
+
+from operations import demo
+from operations.clock import clock
+from policies import saved as saved_rows
+from policies.saved import SECTIONS, VERSION, Known, Saved
+from policies.state import State
+
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger("breakwater")
+
 LARGEST_BYTES = 16 * 1024 * 1024
 CLOCK_SLACK_SECONDS = 60.0
 MOVES_AT_MOST = 100
 """Broken files that are kept beside the state, `.broken-1` and up; the last name is overwritten from then on."""
+COMPLAINTS_AT_MOST = 20
+"""Odd rows of one file that are named."""
+KEY_BYTES = 32
+LOCK_TRIES, LOCK_PAUSE = 50, 0.01
+"""Looks at a lock that another proxy has, and seconds between two of them, where nobody else is kept waiting."""
 
 
 class _UnreadableError(Exception):
     """The file is there and cannot be taken up; the words say why."""
 
 
-def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str | None]:
-    """The state and no warning; or an empty state, with a warning unless there simply is no file yet.
+class StateFile:
+    """The file of one proxy, which others may use at the same time; without a path nothing is kept."""
+
+    def __init__(self, path: str | os.PathLike[str] = "") -> None:
+        self.path = str(path)
+        self.key = secrets.token_bytes(KEY_BYTES)
+        """Of the hashes: the one that was kept, else a fresh one."""
+        self._known: Known = {}
+        self._said: set[str] = set()
+
+    def moved(self, path: str) -> StateFile:
+        """The file at another path, with the key of the hashes that are in use."""
+        other = StateFile(path)
+        other.key = self.key
+        return other
+
+    def load(self, *, create: bool = False) -> Saved:
+        """What was kept, empty at a first start. ``create``: write a fresh key at once, so that a second proxy takes it too."""
+        if not self.path:
+            return Saved()
+        with _locked(self.path, LOCK_TRIES) if create else contextlib.nullcontext(NO_LOCKS) as lock:
+            if create and lock == NO_LOCKS:
+                self._say(f"{self.path}: no file locks here; give each proxy a state_path of its own", logging.INFO)
+            saved, complaints = load(self.path)
+            for complaint in complaints:
+                self._say(complaint)
+            key = _key(saved.key)
+            if key:
+                self.key = key
+            elif create and lock == HELD:
+                save(self.path, msgspec.structs.replace(saved, key=self.key.hex(), saved_at=clock().wall))
+        self._known = saved_rows.seen_in(saved)
+        return saved
+
+    def rekey(self, key: bytes) -> None:
+        """Keep another key of the hashes: the one that is shared with proxies elsewhere."""
+        self.key = key
+        with _locked(self.path, LOCK_TRIES):
+            save(self.path, msgspec.structs.replace(load(self.path)[0], key=key.hex()))
+
+    def save(self, state: State, *, tries: int = 1) -> bool:
+        """Merge the state into the file and take up what others left there; False where it has to be tried again."""
+        if not self.path:
+            return True
+        with _locked(self.path, tries) as lock:
+            if lock == BUSY:
+                return False
+            theirs, complaints = load(self.path)
+            moment = clock()
+            written, news = saved_rows.merge(kept(state, self.key), theirs, self._known, moment.wall)
+            if theirs.key and theirs.key != self.key.hex():
+                if _key(theirs.key):
+                    complaints.append(f"{self.path}: was made anew by another proxy; this one's accounts are kept until its end")
+                else:
+                    written.key = self.key.hex()
+            warning = save(self.path, written)
+        for complaint in complaints:
+            self._say(complaint)
+        if warning:
+            self._say(warning)
+            return False
+        self._said.discard(CANNOT_WRITE)
+        self._take_up(news, state)
+        return True
+
+    def _take_up(self, news: Saved, state: State) -> None:
+        names = sorted({row.upstream for section in SECTIONS for row in getattr(news, section)})
+        if names:
+            restore(news, state)
+            logger.info("Breakwater: another proxy's blocks and windows were taken up: %s", ", ".join(names))
+
+    def _say(self, words: str, level: int = logging.WARNING) -> None:
+        """Say a thing once; what cannot be written is one thing, whatever the reason."""
+        kind = CANNOT_WRITE if CANNOT_WRITE in words else words
+        if kind not in self._said:
+            self._said.add(kind)
+            logger.log(level, "Breakwater: %s", words)
+
+
+def kept(state: State, key: bytes) -> Saved:
+    """What is kept of a state, without the demo, which starts anew each time."""
+    now, wall = clock()
+    saved = Saved(
+        saved_at=wall,
+        key=key.hex(),
+        breakers=state.breakers.dump(wall, now),
+        refusals=state.refusals.dump(wall, now),
+        windows=state.windows.learnt(),
+        limits=state.line.limits.dump(wall, now),
+    )
+    for section in SECTIONS:
+        setattr(saved, section, [row for row in getattr(saved, section) if row.upstream != demo.UPSTREAM.name])
+    return saved
+
+
+def restore(saved: Saved, state: State) -> None:
+    """Take up what was kept. Where the clock went back, no time has passed since it was saved."""
+    now, wall = clock()
+    if clock_went_back(saved, wall) and math.isfinite(saved.saved_at):
+        wall = saved.saved_at
+    state.breakers.load(saved.breakers, wall, now)
+    state.refusals.load(saved.refusals, wall, now)
+    state.windows.load(saved.windows, wall)
+    state.line.limits.load(saved.limits, wall, now)
+
+
+def load(path: str | os.PathLike[str]) -> tuple[Saved, list[str]]:
+    """The state and a line for each odd row in it, which is left out; an empty state where there is no file yet.
 
     A file that is no state is moved aside to `.broken-<n>`, one of a later version to `.newer`.
     """
     file = Path(path)
     try:
-        data = _read(file)
+        fields = _read(file)
+        version = msgspec.json.decode(fields.get("version", msgspec.Raw(b"null")))
     except FileNotFoundError:
-        return {}, None
+        return Saved(), []
     except _UnreadableError as error:
-        return {}, f"{file}: {error}; {_move_aside(file, '.broken-')}"
-    except (OSError, ValueError) as error:
-        return {}, f"{file}: cannot be read ({_words(error)}); starting without it"
-    version = data.get("version")
+        return Saved(), [f"{file}: {error}; {_move_aside(file, '.broken-')}"]
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        return Saved(), [f"{file}: cannot be read ({_words(error)}); starting without it"]
     if version == VERSION and not isinstance(version, bool):
-        return data, None
+        saved, complaints = saved_rows.decode(fields)
+        lines = [f"{file}: {complaint}; left out" for complaint in complaints[:COMPLAINTS_AT_MOST]]
+        more = len(complaints) - len(lines)
+        return saved, [*lines, f"{file}: {more} further odd rows; left out"] if more else lines
     if isinstance(version, int) and version > VERSION:
-        return {}, f"{file}: written by a later version ({version}); {_move_aside(file, '.newer')}"
-    return {}, f"{file}: no known version; {_move_aside(file, '.broken-')}"
+        return Saved(), [f"{file}: written by a later version ({version}); {_move_aside(file, '.newer')}"]
+    return Saved(), [f"{file}: no known version; {_move_aside(file, '.broken-')}"]
 
 
-def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> str | None:
-    """Replace the file as a whole; `version` and `saved_at` are added. A warning where that failed, the old file kept.
+CANNOT_WRITE = "cannot be written"
 
-    A `saved_at` (Unix time, seconds) in the state is kept.
-    """
+
+def save(path: str | os.PathLike[str], saved: Saved) -> str | None:
+    """Replace the file as a whole. A warning where that failed, the old file kept."""
     file = Path(path)
     temporary: str | None = None
     try:
-        text = json.dumps({"saved_at": time.time(), **state, "version": VERSION}, ensure_ascii=True, allow_nan=False)
+        text = msgspec.json.encode(saved)
         # A state file that is a link stays one: what it points to is replaced.
         target = file.resolve()
         # mkstemp creates with 0600 and never follows or reuses what is there.
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(handle, "wb") as out:
-            out.write(text.encode("ascii"))
+            out.write(text)
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, target)  # noqa: PTH105 - both are names here
         temporary = None
         _sync_directory(target.parent)
     except (OSError, ValueError, TypeError, RecursionError, RuntimeError) as error:
-        return f"{file}: cannot be written ({_words(error)}); a restart will forget"
+        return f"{file}: {CANNOT_WRITE} ({_words(error)}); a restart will forget"
     else:
         return None
     finally:
@@ -77,18 +206,56 @@ def save(path: str | os.PathLike[str], state: Mapping[str, Any]) -> str | None:
                 Path(temporary).unlink()
 
 
-def clock_went_back(state: Mapping[str, Any], now_wall: float) -> bool:
+def clock_went_back(saved: Saved, wall: float) -> bool:
     """True where the state was saved in what the wall clock now calls the future, or does not say when.
 
     Ages computed from it are then worth nothing: whoever reads them should assume that no time has passed.
     """
-    saved_at = state.get("saved_at")
-    if isinstance(saved_at, bool) or not isinstance(saved_at, int | float):
-        return True
-    return not saved_at <= now_wall + CLOCK_SLACK_SECONDS
+    return not saved.saved_at <= wall + CLOCK_SLACK_SECONDS
 
 
-def _read(file: Path) -> dict[str, Any]:
+HELD, BUSY, NO_LOCKS = "held", "busy", "no locks"
+
+
+@contextlib.contextmanager
+def _locked(path: str, tries: int) -> Iterator[str]:
+    """Hold the lock beside the file, or say that another proxy has it, or that there are no locks here."""
+    handle = None
+    try:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            target = Path(path).resolve()
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            handle = os.open(target.with_name(f"{target.name}.lock"), flags, 0o600)
+        yield NO_LOCKS if handle is None or fcntl is None else _lock(handle, tries)
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _lock(handle: int, tries: int) -> str:
+    for left in range(tries - 1, -1, -1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                time.sleep(LOCK_PAUSE)
+        except OSError:  # a file system without locks
+            return NO_LOCKS
+        else:
+            return HELD
+    return BUSY
+
+
+def _key(text: str) -> bytes:
+    """The key that a file holds, empty where it is none."""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        return b""
+    return key if len(key) == KEY_BYTES else b""
+
+
+def _read(file: Path) -> dict[str, msgspec.Raw]:
     # O_NONBLOCK: a pipe in the file's place must not stop the start.
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as source:
@@ -96,12 +263,11 @@ def _read(file: Path) -> dict[str, Any]:
     if len(data) > LARGEST_BYTES:
         raise _UnreadableError("too large to be a state")
     try:
-        state = json.loads(data)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        raise _UnreadableError("no JSON object") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         raise _UnreadableError("no JSON") from None
-    if not isinstance(state, dict):
-        raise _UnreadableError("no JSON object")
-    return state
 
 
 def _move_aside(file: Path, suffix: str) -> str:

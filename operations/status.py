@@ -1,4 +1,4 @@
-"""What the page, the metrics and the commands show: one frozen picture of the state, and the counters behind it.
+"""What the page, the metrics and the commands show: one picture of the state at one moment.
 
 Nothing in here may hold a credential, a prompt, an answer or a query string: whatever is in a `Status` is shown.
 """
@@ -6,24 +6,27 @@ Nothing in here may hold a credential, a prompt, an answer or a query string: wh
 from __future__ import annotations
 
 import dataclasses
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-BreakerState = Literal["closed", "half_open", "probing", "open"]
-"""half_open: the window is over and the next generation request is the probe; probing: that request is out."""
+from operations.clock import clock
+from operations.metrics import Counters, Counts
+from operations.series import CONNECTED
+from operations.timeline import Bar
+from operations.version import VERSION
+from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
+from policies.research import report
+from policies.settings import Upstream
+from policies.windows import LIFETIME
 
-HOLD_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 100.0)
-"""Upper edges in seconds; everything longer falls into the last, open one."""
+if TYPE_CHECKING:
+    from operations.controller import Controller
 
-LABELS_AT_MOST = 500
-"""Different labels of one counter; what comes later is counted as `other`, so that no input can fill the memory."""
-
-OTHER = "other"
-
-Label = TypeVar("Label", str, tuple[str, str])
+REPORT_SECONDS = 30.0
+EVIDENCE_OFF = "Evidence is off: `evidence: true` in the config takes it. / 未收集证据:在配置中设置 `evidence: true` 即可开启。"
+ACCOUNT_DIGITS = 8
+"""Of an account's keyed hash that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class UpstreamRow:
     name: str
     hosts: tuple[str, ...] = ()
     family: str = ""
-    state: BreakerState = "closed"
+    state: str = "closed"
+    """A `BreakerState`; half_open: the next generation request is the probe; probing: that request is out."""
     seconds_left: float | None = None
     """Of the open window; of the probe's lease while probing; None while closed or half_open."""
     strikes: int = 0
@@ -44,6 +48,23 @@ class UpstreamRow:
     opened: int = 0
     account: str = ""
     """Prefix of the account's keyed hash, where the breaker is one account's."""
+
+
+    @property
+    def busy(self) -> bool:
+        """Something was asked of it, or something keeps it from being asked."""
+        return bool(self.sent or self.avoided or self.strikes or self.state != "closed")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Further rows for the page and for status.json: who waits, which limits were learnt."""
+
+    title: str
+    """Key of the page's words, and the name in status.json."""
+    columns: tuple[str, ...]
+    """Keys of the page's words."""
+    rows: tuple[tuple[str | int | float, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +113,6 @@ class RefusalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
-    """Hold times of one upstream: a count for each of `HOLD_BUCKETS` and one for what is longer, not cumulative."""
-
-    counts: tuple[int, ...]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What has been counted since the start."""
-
-    sends: Mapping[str, int] = field(default_factory=dict)
-    """By upstream, re-sends included."""
-    avoided: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By upstream and reason."""
-    findings: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By upstream and kind."""
-    replaced: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By upstream and reason."""
-    resends: Mapping[str, int] = field(default_factory=dict)
-    in_stream: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Refusals after the first answer frame, by upstream and kind."""
-    opened: Mapping[str, int] = field(default_factory=dict)
-    faults: Mapping[str, int] = field(default_factory=dict)
-    holds: Mapping[str, Histogram] = field(default_factory=dict)
-
-    def avoided_at(self, upstream: str) -> int:
-        return sum(number for (name, _), number in self.avoided.items() if name == upstream)
-
-    def found(self, upstream: str, kind: str) -> int:
-        return self.findings.get((upstream, kind), 0)
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "sends": dict(self.sends),
-            "avoided": _nested(self.avoided),
-            "findings": _nested(self.findings),
-            "replaced": _nested(self.replaced),
-            "resends": dict(self.resends),
-            "in_stream_refusals": _nested(self.in_stream),
-            "opened": dict(self.opened),
-            "faults": dict(self.faults),
-            "holds": {name: {"count": sum(h.counts), "seconds": round(h.seconds, 3)} for name, h in self.holds.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Status:
     """Everything that is shown, at one moment."""
 
@@ -149,104 +123,122 @@ class Status:
     decisions: tuple[DecisionRow, ...] = ()
     windows: tuple[WindowRow, ...] = ()
     refusals: tuple[RefusalRow, ...] = ()
+    tables: tuple[Table, ...] = ()
+    timeline: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
+    """The last hour by upstream, as it is drawn."""
+    keeps_evidence: bool = False
     report_text: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
-    """By kind of fault: one sentence about the last of that kind. How many, `counts.faults` says."""
-    counts: Counts = field(default_factory=Counts)
+    """By kind of fault: one sentence about the last of that kind. How many, the counters say."""
+    counters: Counters = field(default_factory=Counters)
+    """Themselves, not a copy: the metrics show them as they are."""
 
-    def as_json(self) -> dict[str, object]:
-        rows = {
+    def as_json(self, parts: str | None = None) -> dict[str, object]:
+        """Everything, or only the parts named, with commas between them; time, version and mode always."""
+        told: dict[str, object] = {
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
             for name in ("upstreams", "decisions", "windows", "refusals")
         }
-        return {
-            "now": self.now_wall,
-            "version": self.version,
-            "mode": self.mode,
-            **rows,
-            "report": self.report_text,
-            "faults": dict(self.faults),
-            "counts": self.counts.as_json(),
-        }
+        told |= {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in self.tables}
+        told |= {"report": self.report_text, "faults": dict(self.faults), "counts": self.counters.freeze().as_json()}
+        if parts is not None:
+            told = {name: value for name, value in told.items() if name in parts.split(",")}
+        return {"now": self.now_wall, "version": self.version, "mode": self.mode, **told}
 
 
-class Counters:
-    """Counts in memory. Each method is one addition; `freeze` copies."""
-
-    def __init__(self) -> None:
-        self._sends: Counter[str] = Counter()
-        self._avoided: Counter[tuple[str, str]] = Counter()
-        self._findings: Counter[tuple[str, str]] = Counter()
-        self._replaced: Counter[tuple[str, str]] = Counter()
-        self._resends: Counter[str] = Counter()
-        self._in_stream: Counter[tuple[str, str]] = Counter()
-        self._opened: Counter[str] = Counter()
-        self._faults: Counter[str] = Counter()
-        self._holds: dict[str, list[int]] = {}
-        self._held: Counter[str] = Counter()
-
-    def sent(self, upstream: str) -> None:
-        """A request went upstream: the first send and each re-send."""
-        _add(self._sends, upstream, OTHER)
-
-    def avoided(self, upstream: str, reason: str) -> None:
-        """A request was answered here instead of being sent."""
-        _add(self._avoided, (upstream, reason), (upstream, OTHER))
-
-    def found(self, upstream: str, kind: str) -> None:
-        _add(self._findings, (upstream, kind), (upstream, OTHER))
-
-    def replaced(self, upstream: str, reason: str) -> None:
-        """An upstream's answer was replaced by one of our own."""
-        _add(self._replaced, (upstream, reason), (upstream, OTHER))
-
-    def resent(self, upstream: str) -> None:
-        """A request was sent again in place; `sent` counts that send too."""
-        _add(self._resends, upstream, OTHER)
-
-    def refused_in_stream(self, upstream: str, kind: str) -> None:
-        _add(self._in_stream, (upstream, kind), (upstream, OTHER))
-
-    def opened(self, upstream: str) -> None:
-        """The breaker opened, or opened again after a challenged probe."""
-        _add(self._opened, upstream, OTHER)
-
-    def fault(self, kind: str) -> None:
-        _add(self._faults, kind, OTHER)
-
-    def held(self, upstream: str, seconds: float) -> None:
-        """Response headers were held for so long before they went out."""
-        seconds = max(seconds, 0.0)
-        if upstream not in self._holds and len(self._holds) >= LABELS_AT_MOST:
-            upstream = OTHER
-        counts = self._holds.setdefault(upstream, [0] * (len(HOLD_BUCKETS) + 1))
-        counts[bisect_left(HOLD_BUCKETS, seconds)] += 1
-        # In microseconds, since a Counter counts whole things; exact however many are added.
-        self._held[upstream] += round(seconds * 1_000_000)
-
-    def freeze(self) -> Counts:
-        holds = {name: Histogram(tuple(counts), self._held[name] / 1_000_000) for name, counts in self._holds.items()}
-        return Counts(
-            sends=dict(self._sends),
-            avoided=dict(self._avoided),
-            findings=dict(self._findings),
-            replaced=dict(self._replaced),
-            resends=dict(self._resends),
-            in_stream=dict(self._in_stream),
-            opened=dict(self._opened),
-            faults=dict(self._faults),
-            holds=holds,
-        )
+def status_of(controller: Controller) -> Status:
+    """Everything that is shown."""
+    (now, wall), state = clock(), controller.state
+    counts = controller.counters.freeze()
+    rows = [
+        _row(controller, upstream, breaker, counts, now)
+        for upstream in state.settings.upstreams
+        for breaker in state.breakers.named(upstream.name) or (None,)
+    ]
+    return Status(
+        now_wall=wall,
+        version=VERSION,
+        mode=state.settings.mode,
+        upstreams=tuple(rows),
+        decisions=tuple(controller.decisions),
+        windows=tuple(
+            WindowRow(row.upstream, row.model, row.tokens, row.thinking, row.source, row.when, row.when + LIFETIME)
+            for row in state.windows.learnt()
+            if row.when + LIFETIME > wall
+        ),
+        refusals=tuple(
+            RefusalRow(found.kind, found.upstream, account[:ACCOUNT_DIGITS], found.left)
+            for account, found in state.refusals.listed(now)
+        ),
+        tables=_tables(controller, now),
+        timeline=controller.timeline.pictures(wall),
+        keeps_evidence=state.settings.keeps_evidence,
+        report_text=_recent_report(controller, now),
+        faults=dict(controller.log.faults),
+        counters=controller.counters,
+    )
 
 
-def _add(counter: Counter[Label], label: Label, rest: Label) -> None:
-    if label not in counter and len(counter) >= LABELS_AT_MOST:
-        label = rest
-    counter[label] += 1
+def _tables(controller: Controller, now: float) -> tuple[Table, ...]:
+    """The server that is shared, who waits and for what, and which limits were learnt."""
+    line = controller.state.line
+    waits = tuple(
+        (place.asking.upstream, place.asking.model, told.why if (told := line.why(place, now)) else "",
+         round(now - place.since), round(place.deadline - now))
+        for place in line.waiting()
+    )  # fmt: skip
+    limits = tuple(
+        (row.key.upstream, row.key.account[:ACCOUNT_DIGITS], row.key.model, row.limit, row.under_way)
+        for row in line.limits.listed(now)
+    )
+    shared = controller.shared
+    rows = ((shared.url, CONNECTED if shared.connected else "alone", shared.trouble),) if shared else ()
+    return (
+        Table("shared", ("server", "connection", "why"), rows),
+        Table("waiting", ("upstream", "model", "reason", "waited", "longest"), waits),
+        Table("limits", ("upstream", "account", "model", "slots", "under_way"), limits),
+    )
 
 
-def _nested(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    nested: dict[str, dict[str, int]] = {}
-    for (first, second), number in pairs.items():
-        nested.setdefault(first, {})[second] = number
-    return nested
+def report_text(controller: Controller) -> str:
+    """The report on the evidence; where none is taken, how to take some."""
+    if not controller.state.settings.keeps_evidence:
+        return EVIDENCE_OFF
+    controller.evidence_log.flush()
+    return report.as_text(report.report(controller.state.evidence.records()))
+
+
+def _recent_report(controller: Controller, now: float) -> str:
+    """Counting 5,000 records takes some 100 ms of the one thread there is: for a page that asks again and again, not each time."""
+    made_at, text = controller.report
+    if not text or now - made_at > REPORT_SECONDS:
+        controller.report = (now, report_text(controller))
+    return controller.report[1]
+
+
+def _row(controller: Controller, upstream: Upstream, breaker: Breaker | None, counts: Counts, now: float) -> UpstreamRow:
+    name = upstream.name
+    settings = upstream.breaker or controller.state.settings.breaker
+    row = UpstreamRow(
+        name=name,
+        hosts=upstream.hosts,
+        family=upstream.family.value,
+        strikes_to_open=settings.strikes,
+        sent=counts.sends.get(name, 0),
+        avoided=counts.avoided_at(name),
+        challenges=counts.found(name, "challenge"),
+        opened=counts.opened.get(name, 0),
+    )
+    if breaker is None:
+        return row
+    view = breaker.state(now)
+    left = view.left if view.state is BreakerState.OPEN else None
+    if view.probe_age is not None:
+        left = max(0.0, LEASE_SECONDS - view.probe_age)
+    return replace(
+        row,
+        state=view.state.value,
+        seconds_left=left,
+        strikes=view.strikes,
+        account=breaker.account[:ACCOUNT_DIGITS],
+    )

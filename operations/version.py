@@ -1,3 +1,3 @@
-"""The version of Breakwater, as pyproject.toml says it too."""
+"""The version of Breakwater, in its one place: the package reads it too."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

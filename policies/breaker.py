@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from policies.saved import OpenBreaker
 from policies.settings import BreakerSettings
 
 LEASE_SECONDS = 70.0
@@ -46,9 +47,6 @@ class Event(StrEnum):
 
 
 Level = Literal["debug", "info", "warning"]
-
-NO_TIME = 1e12
-"""Seconds that no wall clock shows: what a state file says of the end of a wait stays below."""
 
 # Theory of operation
 # ===================
@@ -118,7 +116,7 @@ class Permit(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Refused:
     left: float
-    """Seconds to tell, before ``tell``: what is left of the window, or a fresh one while the probe is out."""
+    """Seconds to tell, before ``tell``: what is left of the window, or of the lease of the probe that is out."""
     probe_out: bool
 
 
@@ -220,8 +218,13 @@ class Breaker:
         if self._state is BreakerState.OPEN:
             return Refused(self._ends - now, probe_out=False)
         if self._state is BreakerState.PROBING:
-            return Refused(self.window, probe_out=True)
+            return Refused(self._probe_heard + LEASE_SECONDS - now, probe_out=True)
         return None
+
+    def changes_at(self, now: float) -> float | None:
+        """Monotonic seconds at which time alone moves it: the end of the window or of the lease; None where none runs."""
+        refused = self.preparation(now)
+        return None if refused is None else now + refused.left
 
     def heard(self, permit: Permit, now: float) -> None:
         """A byte came from the upstream."""
@@ -244,6 +247,13 @@ class Breaker:
             return self._step(Event.PROBE_CHALLENGED, now)
         last = self._strikes >= self.settings.strikes and self.window > 0
         return self._step(Event.LAST_STRIKE if last else Event.STRIKE, now)
+
+    def opens_for(self, permit: Permit) -> float:
+        """Seconds of the window that a challenge of this request would open; 0 where it would open none."""
+        if "challenged" in self._known.get(permit, {"challenged"}):
+            return 0.0
+        last = permit == self._probe or self._strikes + 1 >= self.settings.strikes
+        return self.window if last else 0.0
 
     def ended(self, permit: Permit, now: float) -> Transition | None:
         """The request is over, whatever came of it; nothing counts for this permit any more."""
@@ -288,24 +298,20 @@ class Breaker:
             probe_age=now - self._probe_since if self._probe else None,
         )
 
-    def dump(self, wall: float, now: float) -> dict[str, float | int] | None:
+    def dump(self, wall: float, now: float) -> OpenBreaker | None:
         """A row for the state file, None while closed; ``wall`` is the wall clock in seconds."""
         view = self.state(now)
         if view.opened_at is None:
             return None
-        return {"ends_at": wall + view.left, "strikes": view.strikes}
+        return OpenBreaker(self.upstream, self.account, wall + view.left, view.strikes)
 
-    def load(self, row: Mapping[str, object], wall: float, now: float) -> bool:
-        """Open again from a row; False where the row is none. Whatever the wall clock did, a window at most."""
-        ends_at, strikes = row.get("ends_at"), row.get("strikes", 0)
-        if type(ends_at) not in (int, float) or type(strikes) is not int or self.window <= 0:
-            return False
-        assert isinstance(ends_at, int | float)
-        if not 0 < ends_at < NO_TIME:
+    def load(self, row: OpenBreaker, wall: float, now: float) -> bool:
+        """Open again from a row; False where it is disabled. Whatever the wall clock did, a window at most."""
+        if self.window <= 0:
             return False
         self._enter(BreakerState.OPEN, now)
-        self._strikes = max(strikes, 0)
-        self._ends = now + min(max(ends_at - wall, 0.0), self.window)
+        self._strikes = row.strikes
+        self._ends = now + min(max(row.ends_at - wall, 0.0), self.window)
         self._opened_at = self._ends - self.window
         return True
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import count
 
 from policies.breaker import Transition
+from policies.saved import OpenBreaker
 from policies.settings import BreakerSettings, Settings
 from policies.shared import Link, SharedBreaker
 
@@ -67,21 +68,15 @@ class Breakers:
         """The breaker that another process speaks of; None where its scope is another here."""
         return self.of(upstream, account) if (self._settings_of(upstream).scope == "account") == bool(account) else None
 
-    def dump(self, wall: float, now: float) -> list[dict[str, object]]:
+    def dump(self, wall: float, now: float) -> list[OpenBreaker]:
         """Rows of the breakers that are not closed; ``wall`` is the wall clock in seconds."""
-        rows = ((breaker, breaker.dump(wall, now)) for breaker in self.all())
-        return [{"upstream": breaker.upstream, "account": breaker.account, **row} for breaker, row in rows if row]
+        return [row for breaker in self.all() if (row := breaker.dump(wall, now))]
 
-    def load(self, rows: Iterable[object], wall: float, now: float) -> int:
-        """Open what was open; the number of rows taken. A row that is none, or of another scope, is left out."""
+    def load(self, rows: Iterable[OpenBreaker], wall: float, now: float) -> int:
+        """Open what was open; the number of rows taken. A row of another scope is left out."""
         taken = 0
         for row in rows:
-            if not isinstance(row, Mapping):
-                continue
-            upstream, account = row.get("upstream"), row.get("account")
-            if not isinstance(upstream, str) or not isinstance(account, str):
-                continue
-            if breaker := self.shared(upstream, account):
+            if breaker := self.shared(row.upstream, row.account):
                 taken += breaker.load(row, wall, now)
         return taken
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from policies.breaker import tell
-from policies.decisions import Answer, Commit, Decision, End, Replace, Resend
+from policies.decisions import Answer, Commit, Decision, End, Queue, Replace, Resend
 from policies.exchange import Exchange
 from policies.findings import Finding
 from policies.kinds import Challenge, Family, Kind, Reason, Role
@@ -56,31 +56,47 @@ class Ruling:
         again = self._again()
         if again is not None:
             return again
+        wait = 0 if ex.crowds(finding) else self._wait()
+        ex.account_for(finding, self.now, self.wall, told=wait)
+        if ex.waits_in_line:
+            return Queue(reason=self.reason, finding=finding, attempts=ex.sends)
         if finding.honest:
-            ex.permit_over(self.now)
             return self._commit(self._after_attempts())
-        ex.account_for(finding, self.now, self.wall)
-        return self._refused()
+        return self._refused(wait or self._wait())
 
     def unsent(self) -> Replace:
         """Answer a refusal whose re-send did not reach the upstream: it stands."""
         ex, finding = self.ex, self.finding
-        ex.account_for(finding, self.now, self.wall)
+        wait = self._wait()
+        ex.account_for(finding, self.now, self.wall, told=wait, over=True)
         if finding.kind in WAITING:
-            return self._overloaded(ex.wait_for(finding, self.now))
-        status = finding.status or (ex.head.status if ex.head else None)
-        return self._hidden(status, self._limited_wait())
+            return self._overloaded(wait)
+        return self._hidden(finding.status or (ex.head.status if ex.head else None), self._limited_wait())
+
+    def waited(self, left: float) -> Replace:
+        """Answer a refusal that was waited out here as long as its client bears, with the seconds that are ``left``."""
+        finding, wait = self.finding, tell(left, self.settings.retry_after.cap)
+        if finding.kind in WAITING:
+            return self._overloaded(wait)
+        return self._hidden(finding.status or (self.ex.head.status if self.ex.head else None), wait)
 
     def running(self, *, withheld: bool) -> End:
         """End a running stream at the refusal in it; ``withheld``: no frame can follow."""
         ex, finding = self.ex, self.finding
-        ex.account_for(finding, self.now, self.wall)
         wait = ex.wait_for(finding, self.now)
+        ex.account_for(finding, self.now, self.wall, told=wait, over=True)
         message = self._message(wait)
         if finding.challenge is Challenge.BODY_SIZE:
             message = self._hopeless_size()
         return End(
-            dialects.error_frame(self.call.surface.wire, finding, message=message, wait=wait, request_id=ex.request_id),
+            dialects.error_frame(
+                self.call.surface.wire,
+                finding,
+                message=message,
+                wait=wait,
+                request_id=ex.request_id,
+                user_agent=ex.agent,
+            ),
             withheld,
             reason=self.reason,
             comment=ex.observed(f"The stream was ended at {self._described()}; told to wait {wait} s."),
@@ -130,6 +146,8 @@ class Ruling:
         ex, finding = self.ex, self.finding
         if not ex.state.enforces or not finding.transient or not ex.replay:
             return None
+        if ex.patience.waits and ex.crowds(finding):
+            return None  # its slot is worth waiting for, and no wait of a replay's
         attempt = Attempt(
             sends=ex.sends,
             started=ex.started,
@@ -147,13 +165,22 @@ class Ruling:
         comment = f"{self._described()}: sent again in {step.after:g} s, attempt {number} of {most}"
         return Resend(step.after, reason=self.reason, comment=comment, finding=finding, attempts=number)
 
-    def _refused(self) -> Decision:
+    def _wait(self) -> int:
+        """Seconds before which the request is not sent again, remembered where its client is told so."""
+        finding = self.finding
+        if finding.honest:
+            return tell(finding.wait or 0.0, self.settings.retry_after.cap)
+        if finding.kind not in WAITING or finding.challenge is Challenge.BODY_SIZE:
+            return 0
+        return self.ex.wait_for(finding, self.now)
+
+    def _refused(self, wait: int) -> Decision:
         """Decide over a refusal, or no answer at all, that is not sent again."""
         ex, finding = self.ex, self.finding
         if finding.challenge is Challenge.BODY_SIZE:
             return self._body_size()
         if finding.kind in WAITING:
-            return self._overloaded(ex.wait_for(finding, self.now))
+            return self._overloaded(wait)
         if finding.kind is Kind.NOTHING:
             return self._cut() if finding.cut else self._commit()
         if ex.head is not None and ex.head.status < 400:

@@ -8,11 +8,15 @@ import msgspec
 
 from policies.answer.head import Head
 from policies.answer.reader import Reader
-from policies.breaker import Breaker, Permit, Transition
+from policies.breaker import Transition
 from policies.calls import Call
 from policies.decisions import Admission, Commit, Decision, End, Refuse, Resend
 from policies.findings import Finding
-from policies.kinds import Challenge, Kind, Role
+from policies.hurdles import Refusal, Refused
+from policies.kinds import Challenge, Crowd, Kind, Role
+from policies.patience import UNKNOWN_SECONDS, Patience
+from policies.queue import Place, Standing
+from policies.refusal import retry_hints
 from policies.state import State
 
 
@@ -34,10 +38,12 @@ class Exchange(msgspec.Struct):
     account_gap: float | None = None
     side: bool = False
     replay: bool = False
-    breaker: Breaker | None = None
-    """The one that was asked; None where none was."""
-    permit: Permit | None = None
-    """What it gave; None where it refused."""
+    patience: Patience = Patience(UNKNOWN_SECONDS, 0.0)
+    """What its client bears, in seconds after the request."""
+    agent: str = ""
+    """Its User-Agent."""
+    place: Place | None = None
+    """Its place in the line; None where it needs no turn."""
     breaker_before: str = ""
     breaker_after: str = ""
     admission: Admission | None = None
@@ -46,6 +52,8 @@ class Exchange(msgspec.Struct):
     resends: list[Resend] = []
     waiting: bool = False
     """The next send was decided, and nothing is under way upstream."""
+    turns: int = 0
+    """Sends after a refusal that was waited out in the line."""
     head: Head | None = None
     """Of the latest answer; ``reader`` reads its body."""
     reader: Reader | None = None
@@ -85,7 +93,7 @@ class Exchange(msgspec.Struct):
 
     @property
     def sends(self) -> int:
-        return 1 + len(self.resends)
+        return 1 + len(self.resends) + self.turns
 
     def observed(self, comment: str) -> str:
         """Comment on what is done; in ``mode: observe`` it is only noted, and says so."""
@@ -95,30 +103,53 @@ class Exchange(msgspec.Struct):
 
     def heard(self, now: float) -> None:
         """Hear a byte of the upstream: the lease of a probe goes on."""
-        if self.breaker is not None and self.permit is not None and self.permit.probe:
-            self.breaker.heard(self.permit, now)
+        if self.probes:
+            assert self.place
+            self.state.line.heard(self.place, now)
 
     def answer_began(self, now: float) -> None:
         self.answered = True
-        if self.breaker is not None and self.permit is not None:
-            self._moved(self.breaker.answered(self.permit, now))
+        if self.place is not None:
+            self._moved(self.state.line.answered(self.place, now))
         refusals = self.state.refusals
         if refusals.any_for(self.call.account):
             refusals.answered(self.call.account, self.call.digest)
 
-    def permit_over(self, now: float) -> None:
-        """Hand the permit back: nothing that still comes of this request moves the breaker."""
-        if self.breaker is not None and self.permit is not None:
-            self._moved(self.breaker.ended(self.permit, now))
+    @property
+    def probes(self) -> bool:
+        """It is the probe of its breaker."""
+        return self.place is not None and self.place.permit is not None and self.place.permit.probe
 
-    def account_for(self, finding: Finding, now: float, wall: float) -> None:
-        """Write down a refusal: strikes, the probe, blocked accounts and windows; ``wall`` is Unix seconds."""
+    @property
+    def waits_in_line(self) -> bool:
+        return self.place is not None and self.place.standing is Standing.WAITING
+
+    def turn_over(self, now: float) -> None:
+        """Hand back permit and slot: nothing that still comes of this request moves the breaker."""
+        if self.place is not None:
+            self._moved(self.state.line.ended(self.place, now))
+
+    def crowds(self, finding: Finding) -> bool:
+        """It was refused as one call too many."""
+        line, place = self.state.line, self.place
+        others = place is not None and finding.crowd is Crowd.WITH_OTHERS and line.others(place) > 0
+        return finding.crowd is Crowd.ALWAYS or others
+
+    def account_for(self, finding: Finding, now: float, wall: float, *, told: int = 0, over: bool = False) -> None:
+        """Write down a refusal: strikes, the probe, slots, blocked accounts and windows.
+
+        ``told``: seconds of Retry-After, before which the request is not sent again. ``over``: its headers are with the
+        client, so it cannot wait here. ``wall`` is Unix seconds.
+        """
         call, state = self.call, self.state
-        if finding.kind is Kind.CHALLENGE and finding.challenge in (Challenge.BUSY, Challenge.CAPTCHA):
-            if self.breaker is not None and self.permit is not None:
-                self._moved(self.breaker.challenged(self.permit, now))
+        refused = self._refused(finding)
+        if refused is not None:
+            curable = not over and finding.challenge is not Challenge.BODY_SIZE
+            if self.place is not None:
+                refusal = Refusal(refused, float(told), _stated(finding, wall), curable)
+                self._moved(state.line.refused(self.place, refusal, now))
             return
-        self.permit_over(now)
+        self.turn_over(now)
         if finding.challenge is Challenge.BLOCKED:
             seconds = state.blocked_seconds(call)
             state.refusals.block(call.surface.upstream, call.account, now, seconds, call.model, finding.code)
@@ -127,6 +158,17 @@ class Exchange(msgspec.Struct):
                 self.news.append(f"learnt a window of {finding.window} tokens for {call.model}")
             if self.side:
                 self.hopeless("overflow", finding, now)
+
+    def _refused(self, finding: Finding) -> Refused | None:
+        """What a refusal means for the line; None where no waiting cures it."""
+        if self.crowds(finding):
+            return Refused.CROWD
+        if finding.kind is Kind.CHALLENGE:
+            passing = finding.challenge in (Challenge.BUSY, Challenge.CAPTCHA)
+            return Refused.CHALLENGE if passing else None
+        if finding.kind is Kind.QUOTA:
+            return Refused.RATE_LIMIT if finding.wait or finding.reset else None
+        return {Kind.OVERLOAD: Refused.OVERLOAD, Kind.RATE_LIMIT: Refused.RATE_LIMIT}.get(finding.kind)
 
     def hopeless(self, kind: Literal["overflow", "body_size"], finding: Finding, now: float) -> None:
         """Remember that the request cannot succeed as it is: it is refused here for some minutes."""
@@ -168,7 +210,10 @@ class Exchange(msgspec.Struct):
         elif finding.kind is Kind.RATE_LIMIT:
             first = settings.rate_limit
             stated = stated or float(first)  # as long the next time: it is no challenge that a repetition deepens
-        left = self.state.breaker(call).state(now).left
+        breaker = self.state.breaker(call)
+        left = breaker.state(now).left
+        if finding.kind is Kind.CHALLENGE and self.place is not None and self.place.permit is not None:
+            left = max(left, breaker.opens_for(self.place.permit))
         if left > 0:
             stated = max(left, stated or 0.0)
         return self.state.refusals.refused(
@@ -187,3 +232,10 @@ class Exchange(msgspec.Struct):
     def _moved(self, transition: Transition | None) -> None:
         if transition is not None:
             self.news.append(transition)
+
+
+def _stated(finding: Finding, wall: float) -> float | None:
+    """Seconds that the upstream itself asks for."""
+    if finding.wait is not None or finding.reset is None:
+        return finding.wait
+    return retry_hints.until(finding.reset, wall)

@@ -13,15 +13,13 @@ from typing import TypeVar
 from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.decide import Ruling
-from policies.decisions import Commit, Decision, End, Resend
+from policies.decisions import Commit, Decision, End, Queue, Resend
 from policies.exchange import Exchange
 from policies.findings import Finding
 from policies.kinds import Kind, Role
 
 Ruled = TypeVar("Ruled", Commit, Decision, End)
 
-LONGEST_HOLD_SECONDS = 100.0
-"""After the request, re-sends included: Qwen Code gives up at 120 s (measured)."""
 LONGEST_LENGTH = 18
 """Digits of a content-length that are read; more are no shorter body."""
 FIRST_LOOK_SECONDS = 1.0
@@ -67,7 +65,7 @@ class Judge:
         first = self._headers_at + hold.silence_seconds
         if self._preamble_at is not None:
             first = self._preamble_at + hold.seconds
-        return min(first, max(self.ex.started + LONGEST_HOLD_SECONDS, self._headers_at + FIRST_LOOK_SECONDS))
+        return min(first, max(self.ex.started + self.ex.patience.headers, self._headers_at + FIRST_LOOK_SECONDS))
 
     # -- while it is held -------------------------------------------------------------------------------------
 
@@ -139,7 +137,7 @@ class Judge:
     def passes(self) -> Callable[[bytes], bool] | None:
         """The short way of a chunk with nothing in it to be looked at; None before the answer began, and of a probe."""
         ex = self.ex
-        return None if not ex.answered or (ex.permit is not None and ex.permit.probe) else self.reader.passes
+        return None if not ex.answered or ex.probes else self.reader.passes
 
     # -- where nothing can be held ----------------------------------------------------------------------------
 
@@ -153,7 +151,7 @@ class Judge:
                 return []
             decided.append(decision)
             data, self._passed = b"".join(self._passed), []  # the tap reads from the first byte on
-        if data and isinstance(self._ruled, Commit):
+        if data:  # of a refused answer the reader says no more
             _, end = self.tap(data, now, wall)
             decided += [end] if end else []
         return decided
@@ -163,6 +161,6 @@ class Judge:
         if isinstance(decision, Resend):
             self.ex.resends.append(decision)
             self.ex.waiting = True
-        elif not isinstance(decision, End):
+        elif not isinstance(decision, End | Queue):
             self.ex.held = now - self._headers_at
         return decision

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from policies.breaker import NO_TIME, tell
+from policies.breaker import tell
 from policies.calls import Call
+from policies.saved import StandingRefusal
 
 RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 
 START_AGAIN_SECONDS = 600.0
 """A request that was not refused for so long starts again at the first wait."""
-
-LONGEST_SECONDS = 7 * 86400.0
-"""A dumped row that is to last longer is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,27 +185,32 @@ class RefusalMemory:
         entries = [*self._requests.items(), *self._accounts.items()]
         return [(key[0], entry.remembered(now)) for key, entry in entries if entry.until > now]
 
-    def dump(self, wall: float, now: float) -> list[dict[str, object]]:
+    def dump(self, wall: float, now: float) -> list[StandingRefusal]:
         """Rows of the blocked accounts and of the requests that are hopeless."""
-        rows: list[dict[str, object]] = []
+        rows = []
         for (account, other), entry in [*self._requests.items(), *self._accounts.items()]:
-            if entry.refusal.kind == "wait" or entry.until <= now:
-                continue
-            rows.append(asdict(entry.refusal) | {"account": account, "digest": other, "ends_at": wall + entry.until - now})
+            found = entry.refusal
+            if found.kind != "wait" and entry.until > now:
+                ends_at = wall + entry.until - now
+                row = StandingRefusal(found.kind, account, other, found.upstream, ends_at, found.left, found.model, found.code)
+                rows.append(row)
         return rows
 
-    def load(self, rows: Iterable[object], wall: float, now: float) -> int:
+    def load(self, rows: Iterable[StandingRefusal], wall: float, now: float) -> int:
         """Take up dumped rows; the number taken. Whatever the wall clock did, none lasts longer than it was to."""
         taken = 0
         for row in rows:
-            read = _read(row, wall, now)
-            if read is None:
+            left = min(row.ends_at - wall, row.left)
+            if left <= 0:
                 continue
-            key, entry = read
-            if entry.refusal.kind == "blocked":
-                self._accounts[key] = entry
+            entry = _lasting(Remembered(row.kind, left, row.upstream, row.model, row.code), now)
+            if row.kind == "blocked":
+                self._accounts[row.key] = entry
+                self._accounts.move_to_end(row.key)
+                if len(self._accounts) > self._limit:
+                    self._accounts.popitem(last=False)
             else:
-                self._remember(key, entry, now)
+                self._remember(row.key, entry, now)
             taken += 1
         return taken
 
@@ -251,30 +254,3 @@ class RefusalMemory:
 def _elsewhere(entry: Entry, upstream: str | None) -> bool:
     """Tell whether both upstreams are known and differ."""
     return bool(upstream and entry.refusal.upstream and entry.refusal.upstream != upstream)
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "account": (str,),
-    "digest": (str,),
-    "upstream": (str,),
-    "model": (str,),
-    "code": (str, type(None)),
-    "ends_at": (int, float),
-    "left": (int, float),
-}
-"""Of the fields of a dumped row; ``left`` is the whole length, ``digest`` the upstream's name for a blocked account."""
-
-
-def _read(row: object, wall: float, now: float) -> tuple[Key, Entry] | None:
-    """Key and entry of a dumped row, None where it is none or over."""
-    if not isinstance(row, Mapping) or row.get("kind") not in ("overflow", "body_size", "blocked"):
-        return None
-    if not all(type(row.get(name)) in types for name, types in _TYPES.items()):
-        return None
-    if not 0 < row["ends_at"] < NO_TIME or not 0 < row["left"] <= LONGEST_SECONDS:
-        return None
-    left = min(row["ends_at"] - wall, row["left"])
-    if left <= 0:
-        return None
-    refusal = Remembered(row["kind"], left, row["upstream"], row["model"], row["code"])
-    return (row["account"], row["digest"]), _lasting(refusal, now)

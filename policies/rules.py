@@ -10,14 +10,13 @@ The side-request guard comes first, since a request that cannot fit is its calle
 
 from __future__ import annotations
 
-from policies import side_requests
-from policies.breaker import BreakerState, Refused, tell
-from policies.decisions import Admission, Answer, Forward, Refuse
+from policies import local_refusals, side_requests
+from policies.decide import Ruling
+from policies.decisions import Admission, Forward, Queue, Refuse
 from policies.exchange import Exchange
 from policies.kinds import Reason, Role
-from policies.refusal_memory import Remembered
+from policies.queue import Asking, Standing, Told
 from policies.replays import pace
-from policies.reply import dialects, wording
 from policies.request import message_list
 from policies.research import evidence
 from policies.state import State
@@ -32,36 +31,82 @@ class Rules:
     # -- before it is sent ------------------------------------------------------------------------------------
 
     def admit(self, ex: Exchange, now: float, wall: float) -> Admission:
-        """Say whether a request goes upstream; may be asked again, and the last answer counts. In ``mode: observe`` all go."""
+        """Whether a request goes upstream, waits for its turn, or is refused here. In ``mode: observe`` all of them go."""
         refusal = self._refusal(ex, now, wall)
-        enforces = self.state.settings.mode == "enforce"
-        if refusal is None:
-            replay = self.state.replay_of.get(ex.call.surface.upstream, self.state.settings.replay)
-            ex.admission = Forward(pace(ex.gap, replay) if ex.replay and enforces else 0.0)
-        elif enforces:
-            ex.admission = refusal
-        else:
+        if refusal is not None:
+            return self._admitted(ex, refusal)
+        if ex.generation:
+            ex.breaker_before = self.state.breaker(ex.call).current(now)
+            ex.place = self.state.line.arrive(self._asking(ex, now), now)
+        return self.turn(ex, now, wall)
+
+    def turn(self, ex: Exchange, now: float, wall: float) -> Admission:
+        """Whether its turn has come; asked again each time that it is woken."""
+        place = ex.place
+        if place is not None and place.standing is Standing.WAITING:
+            why = self.state.line.why(place, now)
+            ex.admission = Queue(reason=why.why if why else "")
+            return ex.admission
+        if place is not None and place.told is not None and place.standing is Standing.TOLD:
+            return self._admitted(ex, self._told(ex, place.told, now, wall))
+        after = pace(ex.gap, self.state.replay_of[ex.call.surface.upstream]) if ex.replay and self.state.enforces else 0.0
+        waited = place.waited if place else 0.0
+        comment = f"Waited here unsent for {waited:.1f} s ({ex.admission.reason})." if ex.admission and waited else ""
+        ex.turns += isinstance(ex.decision, Queue)
+        ex.admission = Forward(after, reason=ex.admission.reason if comment and ex.admission else "", comment=comment)
+        return ex.admission
+
+    def _admitted(self, ex: Exchange, refusal: Refuse) -> Admission:
+        ex.admission = refusal
+        if not self.state.enforces:
             ex.admission = Forward(reason=refusal.reason, comment=ex.observed(refusal.comment), wait=refusal.wait)
         return ex.admission
 
+    @staticmethod
+    def _told(ex: Exchange, told: Told, now: float, wall: float) -> Refuse:
+        """What a request is told that cannot wait any longer: the upstream's own refusal of it, where there is one."""
+        if isinstance(ex.decision, Queue) and ex.finding is not None:
+            said = Ruling(ex, ex.finding, now, wall).waited(told.left)
+            return Refuse(
+                said.answer, reason=said.reason, comment=said.comment, finding=said.finding, wait=said.wait, attempts=ex.sends
+            )
+        return local_refusals.told(ex, told.why, told.left)
+
+    def _asking(self, ex: Exchange, now: float) -> Asking:
+        state, call = self.state, ex.call
+        found = state.refusals.standing(call, now) if state.settings.retry_after.enforce else None
+        return Asking(
+            call.surface.upstream,
+            call.account,
+            call.model,
+            lambda: call.digest,
+            call.session,
+            side=ex.side,
+            patience=ex.patience.waits if state.enforces else 0.0,
+            not_before=now + found.left if found is not None and found.kind == "wait" else 0.0,
+            holdable=call.one_time_token is None,
+        )
+
     def _refusal(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
-        """The refusal of a request that is not sent; of one that is, the exchange has the breaker's permit."""
-        if ex.call.surface.role is not Role.GENERATION:
+        """Why it is refused, whatever its turn."""
+        if not ex.generation:
             return self._refusal_aside(ex, now)
         if not ex.placed:
             self._place(ex, now)
-        return self._oversize(ex, wall) or self._remembered(ex, now) or self._breaker_refuses(ex, now)
+        return self._oversize(ex, wall) or self._remembered(ex, now)
 
     def _refusal_aside(self, ex: Exchange, now: float) -> Refuse | None:
-        """The refusal off the generation paths: of a blocked account all, of an open breaker the preparation steps."""
+        """Of a blocked account nothing is sent at all; a preparation step waits for the breaker, without taking its probe."""
         call = ex.call
         blocked = self.state.refusals.blocked(call.account, call.surface.upstream, now)
         if blocked is not None:
-            return self._standing(ex, blocked)
+            return local_refusals.told(ex, Reason.ACCOUNT_BLOCKED, blocked.left)
         if call.surface.role is not Role.PREPARATION:
             return None
         refused = self.state.breaker(call).preparation(now)
-        return None if refused is None else self._paused(ex, refused)
+        if refused is None:
+            return None
+        return local_refusals.told(ex, Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN, refused.left)
 
     def _place(self, ex: Exchange, now: float) -> None:
         """Find out where the request stood among the earlier ones of its session when it came."""
@@ -82,60 +127,17 @@ class Rules:
         over = side_requests.check(call, settings, window.tokens if window else None)
         if over is None:
             return None
-        message = wording.side_request(estimate=over.estimate, window=over.window, model=call.model)
-        answer = dialects.too_large(surface.wire, reason=Reason.SIDE_REQUEST, message=message)
-        figures = f"about {over.estimate} tokens against a window of {over.effective_window} ({call.model})"
-        return _refuse(answer, f"Side request refused here: {figures}.")
+        return local_refusals.oversize(ex, over)
 
     def _remembered(self, ex: Exchange, now: float) -> Refuse | None:
         found, settings = self.state.refusals.standing(ex.call, now), self.state.settings
-        if found is None:
+        if found is None or found.kind == "wait":
             return None
-        if found.kind in ("wait", "blocked"):
-            return self._standing(ex, found) if found.kind == "blocked" or settings.retry_after.enforce else None
+        if found.kind == "blocked":
+            return local_refusals.told(ex, Reason.ACCOUNT_BLOCKED, found.left)
         if found.kind == "overflow" and not (ex.side and settings.side_requests.enabled):
             return None
-        return self._hopeless(ex, found)
-
-    def _breaker_refuses(self, ex: Exchange, now: float) -> Refuse | None:
-        ex.breaker = self.state.breakers.of(ex.call.surface.upstream, ex.call.account)
-        permit = ex.breaker.admit(now)
-        if isinstance(permit, Refused):
-            ex.breaker_before = BreakerState.PROBING if permit.probe_out else BreakerState.OPEN
-            return self._paused(ex, permit)
-        ex.breaker_before = BreakerState.HALF_OPEN if permit.probe else BreakerState.CLOSED
-        ex.permit = permit
-        return None
-
-    # -- what a request that is not sent is told ----------------------------------------------------------------
-
-    def _standing(self, ex: Exchange, found: Remembered) -> Refuse:
-        if found.kind == "blocked":
-            reason, text = Reason.ACCOUNT_BLOCKED, wording.blocked(ex.site, left=found.left)
-            what = "this account is blocked upstream"
-        else:
-            reason, text = Reason.REMEMBERED_WAIT, wording.remembered_wait(ex.site, wait=found.left)
-            what = "the same request was refused and its wait is not over"
-        wait = tell(found.left, self.state.settings.retry_after.cap)
-        return _wait(ex, reason, text, wait, f"Refused here: {what}, {wait} s left to wait.")
-
-    def _paused(self, ex: Exchange, refused: Refused) -> Refuse:
-        wait = tell(refused.left, self.state.settings.retry_after.cap)
-        reason = Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN
-        why = "one probe is finding out whether the upstream answers again" if refused.probe_out else "the breaker is open"
-        text = wording.breaker_open(ex.site, wait=wait)
-        return _wait(ex, reason, text, wait, f"Refused here: {why}; told to wait {wait} s.")
-
-    def _hopeless(self, ex: Exchange, found: Remembered) -> Refuse:
-        if found.kind == "body_size":
-            reason, code = Reason.REMEMBERED_BODY_SIZE, dialects.BODY_SIZE_CODE
-            limit = self.state.settings.qwen_web.body_limit_bytes
-            text = wording.body_size(size=ex.call.size, limit=limit, site=ex.site, code=found.code)
-        else:
-            reason, code = Reason.REMEMBERED_OVERFLOW, dialects.SIDE_REQUEST_CODE
-            text = wording.remembered_overflow(model=ex.call.model)
-        answer = dialects.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
-        return _refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
+        return local_refusals.hopeless(ex, found)
 
     # -- afterwards -------------------------------------------------------------------------------------------
 
@@ -147,8 +149,8 @@ class Rules:
         state, call, reader = self.state, ex.call, ex.reader
         if ex.waiting and ex.finding is not None:
             ex.resends.pop()  # the client left before the next send went out: the refusal before it is what came of it
-            ex.account_for(ex.finding, now, wall)
-        ex.permit_over(now)
+            ex.account_for(ex.finding, now, wall, over=True)
+        ex.turn_over(now)
         ex.breaker_after = state.breaker(call).current(now).value
         if ex.answered and not ex.side and not ex.ended:
             state.sessions.finished(call.session, now, call.account)
@@ -181,14 +183,3 @@ class Rules:
             side=ex.side,
         )
         return self.state.evidence.note(facts, finding)
-
-
-def _refuse(answer: Answer, comment: str, wait: int | None = None) -> Refuse:
-    return Refuse(answer, reason=answer.reason, comment=comment, wait=wait)
-
-
-def _wait(ex: Exchange, reason: Reason, text: str, wait: int, comment: str) -> Refuse:
-    answer = dialects.overloaded(
-        ex.call.surface.wire, reason=reason, message=text, wait=wait, challenge=False, request_id=ex.request_id
-    )
-    return _refuse(answer, comment, wait)

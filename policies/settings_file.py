@@ -15,7 +15,7 @@ from policies.refusal.signatures import WRITTEN_BY_MODELS
 from policies.settings import ReplaySettings, RetryAfterSettings, Settings, SignatureRow, Upstream
 from policies.settings_values import WrongError, hints_of, joined, known, mapping, must_be, read, shown, values
 
-NODES_AT_MOST = 10_000
+NODES_AT_MOST = 20_000
 """In one document, with what its aliases stand for: a short text can stand for billions of values."""
 LEVELS_AT_MOST = 50
 LONGEST_VALUE = 10_000

@@ -12,8 +12,9 @@ from policies.refusal.recogniser import Recogniser
 from policies.replays import Replays, Sessions
 from policies.request.surfaces import Surfaces
 from policies.research.evidence import Evidence
-from policies.settings import ReplaySettings, Settings
+from policies.settings import Concurrency, ReplaySettings, Settings
 from policies.shared_rows import SharedRefusals, SharedWindows
+from policies.turns import Line
 
 
 @dataclass
@@ -33,9 +34,17 @@ class State:
     evidence: Evidence = field(default_factory=Evidence)
     replay_of: dict[str, ReplaySettings] = field(default_factory=dict)
     """Settings of the replays, by upstream."""
+    concurrency_of: dict[str, Concurrency] = field(default_factory=dict)
+    """Calls at a time, by upstream."""
+    line: Line = field(init=False)
 
     def __post_init__(self) -> None:
+        self._by_upstream()
+        self.line = Line(self.settings.queue, self.breakers.of, lambda upstream: self.concurrency_of.get(upstream, "learn"))
+
+    def _by_upstream(self) -> None:
         self.replay_of = {one.name: one.replay or self.settings.replay for one in self.settings.upstreams}
+        self.concurrency_of = {one.name: self.settings.concurrency_of(one) for one in self.settings.upstreams}
 
     @classmethod
     def fresh(cls, settings: Settings, key: bytes = b"") -> State:
@@ -70,5 +79,7 @@ class State:
         self.surfaces = Surfaces(settings.upstreams)
         self.recogniser = Recogniser(settings.signatures)
         self.windows.configure(settings.windows)
-        self.__post_init__()
-        return self.breakers.update(settings, now)
+        self._by_upstream()
+        transitions = self.breakers.update(settings, now)
+        self.line.update(settings.queue, now)
+        return transitions

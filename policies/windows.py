@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,7 @@ BOUND = 1_000
 """Learnt rows kept."""
 _LONGEST_TEXT = 200
 """Characters kept of a name or a source."""
+Text = Annotated[str, msgspec.Meta(max_length=_LONGEST_TEXT)]
 
 
 class Window(NamedTuple):
@@ -51,11 +52,11 @@ class Key(NamedTuple):
 class Learnt:
     """Window that an upstream stated itself."""
 
-    upstream: str
-    model: str
+    upstream: Text
+    model: Text
     thinking: bool
-    tokens: int
-    source: str
+    tokens: Annotated[int, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
+    source: Text
     when: float
     """Wall clock, seconds since the epoch, of the last statement."""
     long_context: bool = False
@@ -63,6 +64,10 @@ class Learnt:
     @property
     def key(self) -> Key:
         return Key(self.upstream, self.model, self.thinking, self.long_context)
+
+    @property
+    def until(self) -> float:
+        return self.when + LIFETIME
 
 
 class Windows:
@@ -138,24 +143,12 @@ class Windows:
         """Every learnt row, the newest first; expired ones are still among them until they are asked for."""
         return sorted(self._learnt.values(), key=lambda row: row.when, reverse=True)
 
-    def dump(self) -> list[dict[str, Any]]:
-        """The learnt rows as plain values for the state file."""
-        return [asdict(row) for row in self.learnt()]
-
-    def load(self, rows: object, wall: float) -> list[str]:
-        """Take up the rows of a state file; one sentence for each that is odd, which is left out."""
-        if not isinstance(rows, list):
-            return ["windows: must be a list"]
-        complaints = []
-        for number, value in enumerate(rows):
-            try:
-                row = _row(value)
-            except (msgspec.MsgspecError, ValueError) as reason:
-                complaints.append(f"windows[{number}]: {reason}")
-                continue
-            if _holds(row, wall):
-                self._keep(row)
-        return complaints
+    def load(self, rows: Iterable[Learnt], wall: float) -> int:
+        """Take up the rows of a state file that still hold; the number taken."""
+        taken = [replace(row, model=row.model.strip().lower()) for row in rows if _holds(row, wall)]
+        for row in taken:
+            self._keep(row)
+        return len(taken)
 
     def _stated(self, upstream: str, family: Family, model: str, thinking: bool) -> Window | None:
         name = model.lower()
@@ -195,16 +188,3 @@ def _key(upstream: str, model: str, thinking: bool, long_context: bool = False) 
 
 def _holds(row: Learnt, wall: float) -> bool:
     return -CLOCK_STEP <= wall - row.when < LIFETIME
-
-
-def _row(value: object) -> Learnt:
-    return checked(msgspec.convert(value, Learnt))
-
-
-def checked(row: Learnt) -> Learnt:
-    """The row as it is kept; ValueError where it is none."""
-    if not SMALLEST <= row.tokens <= LARGEST:
-        raise ValueError(f"tokens: must be {SMALLEST} to {LARGEST}, got {row.tokens}")
-    if max(map(len, (row.upstream, row.model, row.source))) > _LONGEST_TEXT:
-        raise ValueError(f"texts: must be at most {_LONGEST_TEXT} characters")
-    return replace(row, model=row.model.strip().lower())

@@ -22,7 +22,7 @@ from mitmproxy.options import Options
 
 import held_stream
 from held_stream import HeldHttpLayer, commands, context, events, proto
-from hold import STREAM, Woken, gate, hold
+from hold import STREAM, gate, hold
 from policies.decisions import Answer, Commit, Decision, Forward, Queue, Refuse, Replace, Resend
 
 CLOSED = ConnectionState.CLOSED
@@ -273,7 +273,7 @@ class Layers:
         gate = self.gates[number]
         gate.says = says
         if stream := getattr(gate.flow, STREAM)():
-            self.handle(Woken(stream))
+            self.handle(stream.woken(stream))
 
     def connected(self, error: str | None = None) -> None:
         """Finish the connections that are being made."""

@@ -25,6 +25,10 @@
     for (const part of fresh.querySelectorAll("[data-part]")) {
       const old = page().querySelector(`[data-part="${part.dataset.part}"]`);
       if (!old || old.matches(":has(button:active, button:focus-visible)")) continue;
+      for (const fold of part.querySelectorAll("details[id]")) {
+        const was = old.querySelector(`#${fold.id}`);
+        if (was) fold.open = was.open;
+      }
       if (old.outerHTML !== part.outerHTML) old.replaceWith(part);
     }
     document.title = fresh.dataset.title;

@@ -20,6 +20,7 @@ _BRACKETS = frozenset(_CLOSER.values())
 DEEPEST = 200
 """Brackets within brackets in a document that was cut; no envelope goes deeper."""
 _STARTERS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_LEAD = re.compile(rb"(?:\xef\xbb\xbf|[ \t\r\n])++")
 _LONGEST = max(map(len, _STARTERS))
 _DOCUMENT_TYPES = ("application/json", "text/html", "application/problem+json")
 
@@ -34,8 +35,9 @@ class Form(StrEnum):
 
 
 def lead(start: bytes) -> bytes:
-    """A body without the byte order mark and the blanks before its first sign."""
-    return start.removeprefix(BOM).lstrip(b" \t\r\n")
+    """A body without the byte order marks and the blanks before its first sign."""
+    blank = _LEAD.match(start)
+    return start[blank.end() :] if blank else start
 
 
 def form_of(start: bytes, media_type: str) -> Form | None:

@@ -49,7 +49,7 @@ ANSWER_STARTS: tuple[tuple[bytes, str], ...] = (
 )
 """How the frames of an answer begin: such a frame passes before it is whole. With where the form is known from."""
 
-_ANSWER_START = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:" + b"|".join(row for row, _ in ANSWER_STARTS) + rb")")
+_ANSWER_START = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]{0,4}(?:" + b"|".join(row for row, _ in ANSWER_STARTS) + rb")")
 
 
 class Recogniser(Protocol):

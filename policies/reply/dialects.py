@@ -96,7 +96,7 @@ def _kind(wire: Wire, status: int) -> str:
 
 
 def overloaded(  # noqa: PLR0913 - each is said by another rule
-    wire: Wire, *, reason: str, message: str, wait: float, challenge: bool, request_id: str
+    wire: Wire, *, reason: str, message: str, wait: float, challenge: bool = False, request_id: str
 ) -> Answer:
     """Not now: 529 on the anthropic wire, 503 on the others, with what is left of the wait in seconds."""
     if wire is Wire.ANTHROPIC:
@@ -104,6 +104,12 @@ def overloaded(  # noqa: PLR0913 - each is said by another rule
         return _answer(529, body, reason, wait=wait)
     code = WAF_CHALLENGE if challenge and wire in _WAF_WIRES else UNAVAILABLE
     return _answer(503, _body(wire, request_id, kind="server_error", code=code, message=message), reason, wait=wait)
+
+
+def limited(wire: Wire, *, reason: str, message: str, wait: float, request_id: str) -> Answer:
+    """429: as many calls as the account is given are under way; with the wait in seconds."""
+    body = _body(wire, request_id, kind="rate_limit_error", code=WORDS[Kind.RATE_LIMIT], message=message)
+    return _answer(429, body, reason, wait=wait)
 
 
 def too_large(wire: Wire, *, reason: str, message: str, code: str = SIDE_REQUEST_CODE) -> Answer:

@@ -70,9 +70,9 @@ def one_time_token() -> str:
     )
 
 
-def blocked(site: str, *, left: float | None = None) -> str:
-    """Risk control refuses (zcode 3012): further sends make it last longer. ``left``: seconds that nothing is sent here."""
-    paused = "" if left is None else " [" + _told(f"本地还将暂停约 {math.ceil(left)} 秒", f"paused here for about {math.ceil(left)} s more") + "]"
+def blocked(site: str, *, wait: float | None = None) -> str:
+    """Risk control refuses (zcode 3012): further sends make it last longer. ``wait``: seconds that nothing is sent here."""
+    paused = "" if wait is None else " [" + _told(f"本地还将暂停约 {math.ceil(wait)} 秒", f"paused here for about {math.ceil(wait)} s more") + "]"
     return _told(
         f"上游 {site} 的风控暂时拒绝请求;继续发送会延长限制,本地已暂停转发。",
         f"Risk control at {site} refuses requests for now; each further send may make it last longer, "
@@ -106,6 +106,27 @@ def remembered_wait(site: str, *, wait: float | None = None) -> str:
     return _told(
         f"同一请求刚被 {site} 拒绝,等待时间未到,本次未转发。",
         f"The same request was refused by {site} a moment ago and its wait is not over; it was not sent again.",
+    ) + _tail(None, 1, wait)
+
+
+def stated_wait(site: str, *, wait: float | None = None) -> str:
+    return _told(
+        f"{site} 要求等待,时间未到,本次未转发。",
+        f"{site} has asked for a wait that is not over; the request was not sent.",
+    ) + _tail(None, 1, wait)
+
+
+def no_slot(site: str, *, wait: float | None = None) -> str:
+    return _told(
+        f"{site} 上该账户的并发名额已满,请求在此排队,未等到名额。",
+        f"All calls at a time that {site} gives this account are under way; the request waited here for a place in vain.",
+    ) + _tail(None, 1, wait)
+
+
+def closing(site: str, *, wait: float | None = None) -> str:
+    return _told(
+        f"代理正在退出,发往 {site} 的请求未转发。",
+        f"This proxy is ending; the request for {site} was not sent.",
     ) + _tail(None, 1, wait)
 
 

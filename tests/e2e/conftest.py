@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.lab.certificates import Authority
+from tests.e2e.lab.installed import Home, build_wheel, install
 from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Place
 from tests.e2e.lab.upstream import Upstream
@@ -24,6 +25,9 @@ FAMILIES = {
 }
 """Family to the prefix of its host names and how many there are; every test takes hosts of its own, so that tests
 share a proxy and not a breaker."""
+
+NO_QUEUE: dict[str, Any] = {"queue": {"seconds": 0}, "concurrency": "off"}
+"""Whoever need only wait is told so at once: what most tests are about."""
 
 QUICK: dict[str, Any] = {
     "retry_after": {"challenge": 1, "overload": 1},
@@ -59,7 +63,7 @@ class Proxies:
     def fresh(self, config: Mapping[str, Any] | str | None = None, **more: Any) -> Proxy:
         """A proxy of its own, not started; the caller stops it."""
         folder = self._folder / f"proxy{len(list(self._folder.iterdir()))}"
-        text = config if isinstance(config, str) else {"upstreams": upstream_rows(), **(config or {})}
+        text = config if isinstance(config, str) else {"upstreams": upstream_rows(), **NO_QUEUE, **(config or {})}
         return Proxy(folder, self._upstream, config=text, **more)
 
     @property
@@ -126,3 +130,22 @@ def no_faults(proxies: Proxies, upstream: Upstream) -> Iterator[None]:
         proxy.assert_quiet(mark)
         assert proxy.process.poll() is None, f"the proxy ended:\n{proxy.log}"
     assert not upstream.faults, upstream.faults
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def command(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
+    """The installed `breakwater`."""
+    return install(wheel, tmp_path_factory.mktemp("installed") / "venv")
+
+
+@pytest.fixture
+def home(tmp_path: Path, command: Path, upstream: Upstream) -> Iterator[Home]:
+    """An empty home of a person who has the command."""
+    made = Home(tmp_path / "home", command, upstream, {"upstreams": upstream_rows()})
+    yield made
+    made.close()

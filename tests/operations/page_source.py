@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from mitmproxy import http
 
+from operations.metrics import Counters
 from operations.page import HOST
-from operations.status import Counters, DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 
 TOKEN = "token-of-this-run"
 ORIGIN = f"http://{HOST}"
@@ -51,8 +52,9 @@ def status(word: str = "zai", **changes: Any) -> Status:
         ),
         "windows": (WindowRow("zai", word, 202745, source=word, expires_wall=2000.0),),
         "refusals": (RefusalRow("wait", "zai", "ab12cd", 21.0),),
+        "keeps_evidence": True,
         "report_text": f"A gap 1/2 {word}",
-        "counts": counters.freeze(),
+        "counters": counters,
     }
     return Status(1000.0, "0.1.0", "enforce", **{**known, **changes})
 

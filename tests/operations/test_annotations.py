@@ -52,7 +52,7 @@ def test_a_replay_that_is_not_sent_again_says_why() -> None:
 
 def test_an_evidence_path_may_begin_with_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    rules, here = Controller(), controller.Controller(settings("evidence_path: ~/evidence.jsonl"), {})
+    rules, here = Controller(), controller.Controller(settings("evidence_path: ~/evidence.jsonl"))
     ex = rules.sent()
     rules.reply(ex, OK)
     here.evidence_log.add(ex, 0.0)

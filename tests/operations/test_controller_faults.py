@@ -18,7 +18,7 @@ FRAMES = openai("a", "b")
 
 @pytest.fixture
 def controller() -> Controller:
-    return Controller(settings(), {})
+    return Controller(settings())
 
 
 def answered(controller: Controller) -> http.HTTPFlow:

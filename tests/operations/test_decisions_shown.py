@@ -9,9 +9,10 @@ import pytest
 from mitmproxy import http
 from mitmproxy.test import tflow
 
-from operations import status_of
+from operations import status
+from operations.clock import clock
 from operations.controller import Controller
-from tests.policies.exchanges import MTOP, settings
+from tests.policies.exchanges import MTOP, OK, settings
 
 
 def exchanged(controller: Controller, text: bytes, body: bytes) -> http.HTTPFlow:
@@ -33,7 +34,7 @@ def test_what_is_said_of_it_is_one_value(
     caplog: pytest.LogCaptureFixture, before: int, reason: str, sends: int
 ) -> None:
     caplog.set_level(logging.INFO)
-    controller = Controller(settings("breaker: {strikes: 1}"), {})
+    controller = Controller(settings("breaker: {strikes: 1}"))
     for _ in range(before):
         exchanged(controller, b"earlier", MTOP)
     flow = exchanged(controller, b"now", MTOP)
@@ -48,6 +49,36 @@ def test_what_is_said_of_it_is_one_value(
     assert (counts.avoided if before else counts.replaced)["zai", reason] == 1
 
 
+def test_what_is_only_observed_is_shown_as_that_when_the_request_comes() -> None:
+    controller = Controller(settings("mode: observe"))
+    controller.state.breakers.named("zai")[0].open(clock().now)
+    flow = exchanged(controller, b"a", OK)
+    row = controller.decisions[0]
+    assert flow.response
+    assert (row.reason, row.status, flow.response.status_code) == ("breaker_open", None, 200)
+    assert row.comment.startswith("Only observed: Refused here")
+    assert flow.comment == f"Breakwater: {row.comment}"
+    assert flow.marked == ":warning:"
+
+
+def test_nothing_is_sent_again_where_nothing_can_wait() -> None:
+    controller = Controller(settings("replay: {gap_seconds: 60}"))
+    exchanged(controller, b"a", OK)
+    limited = exchanged(controller, b"b", b'{"error":{"code":"1302","message":"Rate limit reached for requests"}}')
+    assert limited.response
+    assert limited.response.status_code == 429
+
+
+def test_a_request_that_is_upstream_already_is_not_refused() -> None:
+    controller = Controller(settings("breaker: {strikes: 1}"))
+    flow: Any = exchanged(controller, b"a", MTOP)
+    again: Any = tflow.tflow(req=flow.request.copy())
+    again.request.stream = True
+    controller.request(again)
+    assert again.response is None
+    assert not controller.live[again].refused_here
+
+
 def test_where_evidence_is_off_the_report_says_so() -> None:
-    assert "evidence: true" in status_of.report_text(Controller(settings(), {}))
-    assert "Too few" in status_of.report_text(Controller(settings("evidence: true"), {}))
+    assert "evidence: true" in status.report_text(Controller(settings()))
+    assert "Too few" in status.report_text(Controller(settings("evidence: true")))

@@ -16,7 +16,7 @@ from tests.policies.exchanges import OK, Controller, settings
 
 @pytest.fixture
 def here(tmp_path: Path) -> controller.Controller:
-    return controller.Controller(settings(f"evidence_path: {tmp_path}/evidence.jsonl"), {})
+    return controller.Controller(settings(f"evidence_path: {tmp_path}/evidence.jsonl"))
 
 
 def ended(**ask: Any) -> Exchange:
@@ -93,7 +93,7 @@ def test_one_that_fails_is_counted_and_costs_no_other(
 
 
 def test_a_path_that_cannot_be_written_is_a_fault_and_the_report_has_its_records(tmp_path: Path) -> None:
-    here = controller.Controller(settings(f"evidence_path: {tmp_path}/none/evidence.jsonl"), {})
+    here = controller.Controller(settings(f"evidence_path: {tmp_path}/none/evidence.jsonl"))
     here.evidence_log.add(ended(), 1.0)
     here.evidence_log.wait()
     assert here.counters.freeze().faults == {"evidence": 1}

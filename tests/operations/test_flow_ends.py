@@ -11,7 +11,7 @@ from mitmproxy.test import tflow
 
 import hold
 from operations import controller
-from operations.actions import settle_killed
+from operations.commands import settle_killed
 from operations.held import HeldResponse
 from tests.policies.exchanges import MTOP, added, settings
 
@@ -22,7 +22,7 @@ BEGUN = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> controller.Controller:
     monkeypatch.setattr(hold, "wake", lambda _: None)
-    return controller.Controller(settings("evidence: true"), {})
+    return controller.Controller(settings("evidence: true"))
 
 
 stream: Any = SimpleNamespace(hold=None, gate=None)

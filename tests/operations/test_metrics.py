@@ -1,11 +1,14 @@
+import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from operations.metrics import SERIES, Series, render
-from operations.status import Counters, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.metrics import FAULTS, Counters, render
+from operations.series import SERIES, Series
+from operations.status import RefusalRow, Status, Table, UpstreamRow, WindowRow
 
 
 def full_status() -> Status:
@@ -17,10 +20,11 @@ def full_status() -> Status:
     counters.resent("zcode")
     counters.refused_in_stream("zai", "rate_limit")
     counters.opened("qwen-chat")
-    counters.fault('ju"dge\n\\')
+    counters.fault("judge")
     counters.held("zai", 0.2)
     counters.held("zai", 0.3)
     counters.held("zai", 500)
+    counters.waited("zai", "sent", 12.0)
     return Status(
         1000.0,
         "0.1.0",
@@ -31,7 +35,11 @@ def full_status() -> Status:
         ),
         windows=(WindowRow("zai", "glm-5", 202745), WindowRow("zai", "glm-5.1", 202745)),
         refusals=(RefusalRow("wait", "zai", "ab", 3.0), RefusalRow("wait", "zai", "cd", 3.0)),
-        counts=counters.freeze(),
+        tables=(
+            Table("waiting", ("upstream", "model"), (("zai", "glm-5"), ("zai", "glm-5"))),
+            Table("limits", ("upstream", "account", "model", "slots"), (("zai", "a", "m", 3), ("zai", "b", "m", 2))),
+        ),
+        counters=counters,
     )
 
 
@@ -82,7 +90,11 @@ def test_values_are_those_of_the_status() -> None:
     assert value(status, "breakwater_sends_avoided_total", upstream="qwen-chat", reason="breaker_open") == 1
     assert value(status, "breakwater_windows_learnt", upstream="zai") == 2
     assert value(status, "breakwater_refusals_remembered", upstream="zai", kind="wait") == 2
-    assert value(status, "breakwater_faults_total", kind='ju"dge\n\\') == 1
+    assert value(status, "breakwater_faults_total", kind="judge") == 1
+    assert value(status, "breakwater_queue_waiting", upstream="zai") == 2
+    assert value(status, "breakwater_queue_waiting", upstream="qwen-chat") == 0
+    assert value(status, "breakwater_queue_left_total", upstream="zai", how="sent") == 1
+    assert value(status, "breakwater_concurrency_limit", upstream="zai") == 2
 
 
 def test_the_buckets_of_the_hold_are_cumulative() -> None:
@@ -115,6 +127,64 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
     families = openmetrics_families(text.decode())  # type: ignore[no-untyped-call]
     names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
     assert names == {row.name for row in SERIES}
+
+
+ODD = [
+    "", "*/*", "application/openmetrics-text; version=x", "application/openmetrics-text;version=", "text/plain;version=x",
+    "text/plain;version=1.0.0;escaping=\u00e9", "application/openmetrics-text;version=\u0661.\u0660.0", ",;=,;;q=", "x" * 5000,
+    "Application/OpenMetrics-Text",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("accept", ODD)
+def test_whatever_is_asked_for_is_answered_in_one_of_two_forms(accept: str) -> None:
+    content_type, text = render(full_status(), accept)
+    content_type.encode("ascii")
+    if content_type.startswith("application/openmetrics-text"):
+        assert list(openmetrics_families(text.decode()))  # type: ignore[no-untyped-call]
+    else:
+        assert content_type.startswith("text/plain")
+        assert list(text_string_to_metric_families(text.decode()))
+
+
+def test_what_a_gauge_no_longer_has_is_gone_at_the_next_scrape() -> None:
+    status = full_status()
+    render(status)
+    later = dataclasses.replace(status, refusals=(), upstreams=())
+    assert not [name for name, _ in samples(later) if "remembered" in name or "breaker_state" in name]
+    assert value(later, "breakwater_upstream_sends_total", upstream="qwen-chat") == 1
+
+
+def test_page_and_metrics_read_one_set_of_counters() -> None:
+    status = full_status()
+    status.counters.sent("qwen-chat")
+    assert status.counters.freeze().sends == {"qwen-chat": 2}
+    assert value(status, "breakwater_upstream_sends_total", upstream="qwen-chat") == 2
+    assert status.as_json()["counts"] == status.counters.freeze().as_json()
+
+
+def test_text_from_outside_is_no_label() -> None:
+    counters = Counters()
+    for number in range(2000):
+        word = f"a model wrote {number}"
+        counters.fault(word)
+        counters.avoided("zai", word)
+        counters.found("zai", word)
+        counters.replaced("zai", word)
+        counters.refused_in_stream("zai", word)
+    counts = counters.freeze()
+    assert counts.faults == {"other": 2000}
+    for pairs in (counts.avoided, counts.findings, counts.replaced, counts.in_stream):
+        assert pairs == {("zai", "other"): 2000}
+    assert "wrote" not in render(Status(0.0, "1", "enforce", counters=counters))[1].decode()
+
+
+def test_every_fault_of_the_source_has_a_label_of_its_own() -> None:
+    root = Path(__file__).parents[2]
+    source = "".join(path.read_text() for path in (root / "addon.py", *(root / "operations").glob("*.py")))
+    named = set(re.findall(r"(?:fault|safely)\(\s*\"(\w+)\"", source))
+    assert named
+    assert named <= FAULTS
 
 
 def test_a_fresh_start_is_valid_text() -> None:

@@ -20,7 +20,7 @@ STREAM = b"".join(openai("a", "b")[:2]) + REFUSAL
 
 @pytest.mark.parametrize("size", [1, 7, 50, len(STREAM)])
 def test_a_refusal_after_the_first_answer_frame_is_seen_in_any_chunking(size: int) -> None:
-    controller = Controller(settings("mode: observe"), {})
+    controller = Controller(settings("mode: observe"))
     flow: Any = tflow.tflow(req=http.Request.make("POST", f"https://api.z.ai{COMPLETIONS}", asked()))
     controller.request(flow)
     flow.response = http.Response.make(200, b"", {"content-type": "text/event-stream"})

@@ -7,9 +7,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from operations import page
+from operations.metrics import Counters
 from operations.page import HOST
 from operations.page_text import WORDS
-from operations.status import Counters, DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from tests.operations.page_source import Ask, SourceStub, status
 
 NASTY = "<script>alert('x')</script>\"&"
@@ -48,7 +49,7 @@ def test_faults_of_our_own_are_shown_only_where_there_are_some(ask: Ask, source:
     assert "Faults of our own" not in ask().text
     counters = Counters()
     counters.fault("judge")
-    source.shown = status(faults={"judge": "KeyError in flow f"}, counts=counters.freeze())
+    source.shown = status(faults={"judge": "KeyError in flow f"}, counters=counters)
     assert "Faults of our own" in ask().text
     assert "KeyError in flow f" in ask().text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from policies.answer.head import Head
 from policies.decisions import Commit, End, Forward, Refuse, Replace, Resend
 from policies.judge import Judge
 from policies.kinds import Kind
@@ -129,6 +130,47 @@ class TestLookingOn:
         assert judge.look_on(b"", controller.now, controller.wall) == []
 
 
+    def test_what_was_refused_once_is_not_looked_at_any_more(self) -> None:
+        controller = Controller("hold: {bytes: 10}")
+        head = Head(200, (("content-type", "text/event-stream"), ("bxpunish", "1")))
+        judge = Judge(controller.sent("qwen-chat"), head, controller.now)
+        assert [type(one) for one in judge.look_on(PING * 2, controller.now, controller.wall)] == [Replace]
+        assert judge.look_on(b"data: " + MTOP + b"\n\n", controller.now, controller.wall) == []
+
+
+class TestARunningStream:
+    def running(self, controller: Controller, text: str = "hi") -> Judge:
+        judge = controller.begin(controller.sent("zai-openai", text))
+        assert added(judge.feed(BEGUN, controller.now, controller.wall)) == ()
+        judge.tap(BEGUN, controller.now, controller.wall)
+        return judge
+
+    def test_one_that_is_ended_at_a_refusal_is_no_previous_answer_and_its_headers_waited_no_longer(self) -> None:
+        controller = Controller()
+        judge = self.running(controller)
+        controller.now += 10
+        judge.tap(b"data: " + LIMITED + b"\n\n", controller.now, controller.wall)
+        controller.settle(judge.ex)
+        assert (judge.ex.ended, judge.ex.held) == (True, 0)
+        controller.now += 0.4
+        assert not controller.sent("zai-openai", "next").replay
+
+    def test_every_byte_keeps_the_lease_of_a_probe_held_or_running_and_no_short_way_hides_one(self) -> None:
+        controller = Controller("breaker: {strikes: 1, open_seconds: 30}")
+        assert self.running(controller).passes
+        controller.turn("zai-openai", "strike", MTOP)
+        controller.now += 30
+        probe = controller.sent("zai-openai", "probe")
+        judge = controller.begin(probe)
+        for _ in range(3):
+            controller.now += 60
+            judge.feed(PING, controller.now, controller.wall)
+        assert controller.state.breaker(probe.call).state(controller.now).probe_age == 180
+        judge.feed(BEGUN, controller.now, controller.wall)
+        judge.tap(BEGUN, controller.now, controller.wall)
+        assert judge.passes is None
+
+
 class TestAskingAgain:
     def test_a_request_that_was_refused_may_be_admitted_when_it_is_asked_again_in_the_place_that_it_had(self) -> None:
         controller = Controller("breaker: {strikes: 1, open_seconds: 30}")
@@ -140,8 +182,7 @@ class TestAskingAgain:
         controller.now += 30
         assert isinstance(controller.rules.admit(ex, controller.now, controller.wall), Forward)
         assert (ex.gap, ex.refused_here) == (0.5, False)
-        assert ex.permit
-        assert ex.permit.probe
+        assert ex.probes
 
 
 class TestEvidence:

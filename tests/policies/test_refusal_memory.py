@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.refusal_memory import START_AGAIN_SECONDS, RefusalMemory, Remembered
+from policies.saved import StandingRefusal
 
 CAP = 59
 START = 1000.0
@@ -219,9 +219,8 @@ def test_what_stands_can_be_listed() -> None:
 
 
 def restarted(refusals: RefusalMemory, later: float = 0.0) -> tuple[RefusalMemory, int]:
-    rows = json.loads(json.dumps(refusals.dump(WALL, START)))
     fresh = RefusalMemory()
-    return fresh, fresh.load(rows, WALL + later, 5.0)
+    return fresh, fresh.load(refusals.dump(WALL, START), WALL + later, 5.0)
 
 
 def test_a_restart_keeps_blocked_accounts_and_hopeless_requests_but_no_waits() -> None:
@@ -246,24 +245,11 @@ def test_whatever_the_wall_clock_did_nothing_lasts_longer_than_it_was_to(jump: f
     assert (blocked.left if blocked else None) == left
 
 
-ROW = {
-    "kind": "blocked", "account": "a", "digest": "zcode", "upstream": "zcode", "model": "", "code": None,
-    "ends_at": WALL + 60, "left": 60,
-}  # fmt: skip
-
-
-def test_a_whole_row_is_taken() -> None:
-    assert RefusalMemory().load([ROW], WALL, 5.0) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("kind", "wait"), ("kind", ["blocked"]), ("account", None), ("account", 7), ("digest", []), ("upstream", 1), ("code", 3012),
-     ("ends_at", "soon"), ("ends_at", True), ("ends_at", float("nan")),
-     ("ends_at", float("inf")), ("ends_at", 10**400), ("left", float("inf")), ("left", 10**400), ("left", -1), ("left", None)],
-)  # fmt: skip
-def test_a_row_that_is_none_is_left_out(name: str, value: object) -> None:
-    assert RefusalMemory().load([{**ROW, name: value}, None, 3, [], {}], WALL, 5.0) == 0
+def test_no_more_accounts_are_taken_up_than_are_kept() -> None:
+    rows = [StandingRefusal("blocked", f"account {number}", "zcode", "zcode", WALL + 60, 60) for number in range(5)]
+    fresh = RefusalMemory(limit=3)
+    fresh.load(rows, WALL, 5.0)
+    assert [account for account, _ in fresh.listed(5.0)] == ["account 2", "account 3", "account 4"]
 
 
 # -- whatever happens -----------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from policies.breaker import BreakerState
 from policies.decisions import Answer, Decision, Forward, Refuse, Replace, Resend
 from policies.exchange import Exchange
 from policies.judge import reads
-from policies.kinds import Kind
+from policies.kinds import Kind, Reason
+from policies.patience import Patience
 from tests.policies.exchanges import CODE_3007, MTOP, OK, Controller, added
 
 CODE_3012 = b'{"code":3012,"msg":"request has been blocked due to unusual activity"}'
@@ -144,7 +145,7 @@ class TestPreparation:
         assert isinstance(controller.ask("qwen-chat", path=self.path)[1], Refuse)
         controller.now += 60
         assert isinstance(controller.ask("qwen-chat", path=self.path)[1], Forward)
-        assert controller.sent("qwen-chat", "probe").permit is not None
+        assert controller.sent("qwen-chat", "probe").place
         assert isinstance(controller.ask("qwen-chat", path=self.path)[1], Refuse)
 
     def test_neither_its_challenge_nor_its_success_counts(self) -> None:
@@ -201,13 +202,13 @@ class TestProbe:
         controller.reply(probe, body, status)
         controller.settle(probe)
         assert self.state(controller) is BreakerState.HALF_OPEN
-        assert controller.sent(text="next").permit is not None
+        assert controller.sent(text="next").place
 
     def test_a_client_that_leaves_frees_it(self) -> None:
         controller = self.opened()
         probe = controller.sent(text="probe")
         controller.rules.settle(probe, controller.now, controller.wall)
-        assert controller.sent(text="next").permit is not None
+        assert controller.sent(text="next").place
 
     def test_an_oversize_side_request_never_takes_it(self) -> None:
         controller = self.opened()
@@ -432,11 +433,12 @@ class TestHold:
         judge.feed(b": ping\n\n", controller.now, controller.wall)
         assert judge.deadline() == controller.now + 2
 
-    def test_the_whole_exchange_is_held_no_longer_than_100_seconds(self) -> None:
+    def test_headers_go_out_five_seconds_before_their_client_would_leave(self) -> None:
         controller = Controller()
         ex = controller.sent()
-        controller.now += 80
-        assert controller.begin(ex).deadline() == ex.started + 100
+        ex.patience = Patience(119.0, 99.0)
+        controller.now += 100
+        assert controller.begin(ex).deadline() == ex.started + 114
 
     @pytest.mark.parametrize("status", [101, 204, 304])
     def test_answers_without_a_body_are_not_looked_at(self, status: int) -> None:
@@ -458,7 +460,5 @@ class TestHold:
 
 
 def test_every_kind_of_finding_has_a_reason() -> None:
-    from policies.kinds import Reason
-
     for kind in Kind:
         assert kind is Kind.CHALLENGE or Reason(kind.value)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from tests.e2e.lab.proxy import Proxy
+from tests.e2e.lab.proxy import Front
 
 TIMEOUT_SECONDS = 20.0
 Pairs = Sequence[tuple[str, str]]
@@ -51,7 +51,7 @@ class Answer:
 class Connection:
     """One connection through the proxy; to an https url by CONNECT, unless `absolute`."""
 
-    def __init__(self, proxy: Proxy, url: str, *, absolute: bool = False, ca_path: Path | None = None) -> None:
+    def __init__(self, proxy: Front, url: str, *, absolute: bool = False, ca_path: Path | None = None) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._netloc = parts.netloc
@@ -181,7 +181,7 @@ class Connection:
 
 
 def tunnel(
-    plain: socket.socket, proxy: Proxy, host: str, port: int, protocols: Sequence[str], ca_path: Path | None = None
+    plain: socket.socket, proxy: Front, host: str, port: int, protocols: Sequence[str], ca_path: Path | None = None
 ) -> ssl.SSLSocket:
     """CONNECT through the proxy and speak TLS inside, trusting `ca_path` alone: without one, the proxy's own authority."""
     plain.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n".encode())
@@ -197,7 +197,7 @@ def tunnel(
 
 
 def ask(
-    proxy: Proxy,
+    proxy: Front,
     url: str,
     body: bytes | None = None,
     headers: Pairs = (),

@@ -20,6 +20,8 @@ from tests.e2e.lab.script import PATIENCE_SECONDS
 PROJECT = Path(__file__).resolve().parents[3]
 LAB = Path(__file__).resolve().parent
 LISTENING = re.compile(r"listening at \S*?127\.0\.0\.1:(\d+)")
+AS_COMMAND = os.environ.get("BREAKWATER_LAB") == "start"
+"""Whether the tests run with `breakwater start` instead of `mitmdump -s addon.py`; what they show must be so with both."""
 START_SECONDS = 45
 """Generous: a loaded machine takes seconds to import mitmproxy."""
 
@@ -30,6 +32,16 @@ class Ports(Protocol):
     clear_port: int
     tls_port: int
     h2_port: int
+
+
+class Front(Protocol):
+    """A proxy that a client talks to."""
+
+    port: int
+
+    @property
+    def ca_path(self) -> Path:
+        """What a client has to trust to be intercepted."""
 
 
 class Proxy:
@@ -90,6 +102,8 @@ class Proxy:
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         environment |= {f"LAB_PORT_{port}": str(actual) for port, actual in ports.items()}
         environment |= {"PYTHONUNBUFFERED": "1", "HOME": str(self.folder), **self._environment}
+        if AS_COMMAND:
+            environment["PYTHONPATH"] = str(PROJECT)
         self.process = subprocess.Popen(
             self._command(), cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -104,6 +118,9 @@ class Proxy:
             scripts.insert(0, PROJECT / "addon.py")
         command = [str(Path(sys.executable).parent / "mitmdump"), "--listen-host", "127.0.0.1", "--listen-port", "0"]
         command += ["--mode", self.mode]
+        if self._addon and AS_COMMAND:
+            command[:1] = [sys.executable, "-m", "breakwater", "start", "--set", "termlog_verbosity=debug"]
+            scripts = scripts[1:]
         for script in scripts:
             command += ["-s", str(script)]
         named = {option.partition("=")[0] for option in self._options}

@@ -1,0 +1,123 @@
+"""`breakwater doctor`: what is here, what is missing and what is misconfigured, a line each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from breakwater import asking, authorities, clients, loops, upstreams
+from breakwater.cli import Parser, common
+from breakwater.places import HOST, app, confdir, reach, settings_of, version
+
+OK, NOTE, BAD = "ok", "--", "!!"
+DAYS_BEFORE_ITS_END = 30
+
+
+class Line(NamedTuple):
+    sign: str
+    text: str
+
+
+def main(words: Sequence[str]) -> int:
+    parser = Parser(prog="breakwater doctor", description="Says what is here, what is missing, what is misconfigured.")
+    common(parser)
+    parser.add_argument("--offline", action="store_true", help="ask no upstream")
+    parser.epilog = f"{OK}: as it should be; {NOTE}: to know; {BAD}: to mend (exit status 1)"
+    asked = parser.parse_args(list(words))
+    worst = 0
+    for sign, text in _lines(asked.port, asked.sets, offline=asked.offline):
+        print(f"{sign} {text}", flush=True)
+        worst = max(worst, sign == BAD)
+    return int(worst)
+
+
+def _lines(port: int, sets: list[str], *, offline: bool) -> Iterator[Line]:
+    folder = confdir(sets)
+    yield Line(OK, f"Breakwater {version()}, mitmproxy {metadata.version('mitmproxy')}, Python {sys.version.split()[0]}")
+    fault = loops.uvloop_fault()
+    yield Line(NOTE if fault else OK, f"loop: asyncio; uvloop: {fault}" if fault else "loop: uvloop")
+    settings, line = _config(settings_of(sets).get("breakwater_config"))
+    yield line
+    yield from _authority(folder)
+    found = asking.who(port)
+    yield from _port(port, found, folder)
+    yield from _clients(port, folder)
+    if settings is None:
+        return
+    upstream_at = upstreams.finder(settings)
+    for mistake in clients.mistakes(os.environ, port, lambda host, number: upstream_at(host, number) is not None):
+        yield Line(BAD, mistake)
+    if not offline:
+        proxied = port if found.kind is asking.Kind.BREAKWATER else None
+        for address in upstreams.to_ask(settings, found.status):
+            answers, words = upstreams.ask(address, proxied, folder)
+            yield Line(OK if answers else BAD, words)
+
+
+def _config(named: str | None) -> tuple[Any, Line]:
+    """The settings, None where the file cannot be used, and what to say of it."""
+    reach()
+    from policies.request.surfaces import BUILT_IN  # noqa: PLC0415 - importable since a moment
+    from policies.settings_file import SettingsError, parse  # noqa: PLC0415
+
+    path = Path(named or app() / "config.yaml").expanduser()
+    try:
+        settings = parse(path.read_text("utf-8"), str(path), os.environ, BUILT_IN)
+    except SettingsError as error:
+        return None, Line(BAD, str(error))
+    except (OSError, ValueError) as error:
+        return None, Line(BAD, f"{path}: cannot be read: {error}")
+    return settings, Line(OK, f"config: {path}: {settings.mode}, {len(settings.upstreams)} upstreams")
+
+
+def _authority(folder: Path) -> Iterator[Line]:
+    own, key = authorities.own(folder), folder / "mitmproxy-ca.pem"
+    if not own.exists():
+        yield Line(NOTE, f"CA: none in {folder} yet; start, run and env make it")
+        return
+    try:
+        decoded: Any = ssl._ssl._test_decode_cert(str(own))  # type: ignore[attr-defined] # noqa: SLF001 - the standard library reads a certificate's end nowhere else
+        days = authorities.days_left(decoded["notAfter"])
+        private = not key.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    except (OSError, ValueError) as fault:
+        yield Line(BAD, f"CA: {own} cannot be read: {fault}")
+        return
+    yield Line(OK if days > DAYS_BEFORE_ITS_END else BAD, f"CA: {own}, {days:.0f} days left")
+    if not private:
+        yield Line(BAD, f"CA: {key} can be read by others: chmod 600")
+
+
+def _port(port: int, found: asking.Found, folder: Path) -> Iterator[Line]:
+    if found.kind is asking.Kind.NOTHING:
+        free = asking.is_free(port)
+        yield Line(OK if free else BAD, f"port {port}: {'free' if free else 'cannot be listened on'}")
+    elif found.kind is asking.Kind.OTHER:
+        yield Line(BAD, f"port {port}: taken by {found.words}")
+    else:
+        yield Line(OK, f"port {port}: Breakwater {found.status['version']} runs there, {found.status.get('mode')}")
+        own = authorities.own(folder)
+        if not own.exists() or not asking.is_trusted(port, own):
+            yield Line(BAD, f"port {port}: that Breakwater has another CA than {folder}")
+
+
+def _clients(port: int, folder: Path) -> Iterator[Line]:
+    own = authorities.own(folder)
+    authority = own.read_bytes() if own.exists() else b""
+    sent = clients.is_sent_here(os.environ, port)
+    for client in clients.CLIENTS:
+        if not shutil.which(client.program):
+            yield Line(NOTE, f"{client.name}: not here")
+        elif not sent:
+            yield Line(NOTE, f"{client.name}: here; breakwater run -- {client.program}")
+        elif clients.trusts(client, os.environ, authority):
+            yield Line(OK, f"{client.name}: here; this shell sends it to {HOST}:{port}, and it trusts the CA")
+        else:
+            named = " or ".join(client.authorities)
+            yield Line(BAD, f"{client.name}: this shell sends it to {HOST}:{port}, but {named} does not hold the CA")

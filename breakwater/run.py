@@ -1,0 +1,110 @@
+"""`breakwater run -- CMD…`: CMD behind the Breakwater of a port, which is started for as long as somebody needs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from breakwater import asking, authorities, child, lease
+from breakwater.cli import Parser, common
+from breakwater.places import HOST, USAGE, CommandError, confdir
+from breakwater.variables import variables
+
+MISSING, NOT_EXECUTABLE = 127, 126
+"""What a shell says of a command that is not there, and of one that cannot be executed."""
+START_SECONDS = 60.0
+"""How long a start may take; a quiet machine needs about one second."""
+LOOK_SECONDS = 0.05
+
+
+def main(words: Sequence[str]) -> int:
+    asked, passed_on, command = _parse(list(words))
+    program = _find(command[0])
+    folder = confdir(asked.sets).absolute()
+    with lease.held(folder / f"breakwater-{asked.port}.lease"):
+        with lease.alone(folder / f"breakwater-{asked.port}.lock"):
+            _take_or_start(asked.port, folder, passed_on)
+        bundle = authorities.bundle(folder, os.environ)
+        environment = {**os.environ, **variables(asked.port, bundle, os.environ)}
+        return child.run([program, *command[1:]], environment, command[0])
+
+
+def _parse(words: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
+    """Own options, what a start is given besides, and the command."""
+    parser = Parser(
+        prog="breakwater run",
+        usage="breakwater run [--port N] [options of start --] CMD [ARGUMENT…]",
+        description="Runs CMD behind the Breakwater of a port; starts one, if there is none, until the last CMD ends.",
+    )
+    common(parser)
+    if "--" in words:
+        place = words.index("--")
+        asked, passed_on = parser.parse_known_args(words[:place])
+        command = words[place + 1 :]
+    else:
+        parser.add_argument("command", nargs=argparse.REMAINDER)
+        asked = parser.parse_args(words)
+        passed_on, command = [], asked.command
+    if not command:
+        raise CommandError("run: no command is given: breakwater run -- CMD (breakwater run --help)", USAGE)
+    if not asked.port:
+        raise CommandError("run: --port must be 1 to 65535", USAGE)
+    return asked, [word for entry in asked.sets for word in ("--set", entry)] + passed_on, command
+
+
+def _find(name: str) -> str:
+    found = shutil.which(name)
+    if found:
+        return found
+    if os.sep in name and Path(name).exists():
+        raise CommandError(f"{name}: cannot be executed", NOT_EXECUTABLE)
+    raise CommandError(f"{name}: command not found", MISSING)
+
+
+def _take_or_start(port: int, folder: Path, passed_on: list[str]) -> None:
+    found = asking.who(port)
+    if found.kind is asking.Kind.OTHER:
+        raise CommandError(f"{HOST}:{port} is taken by {found.words}; --port takes another one")
+    if found.kind is asking.Kind.NOTHING:
+        _start(port, folder, passed_on)
+    elif not asking.is_trusted(port, authorities.ensure(folder)):
+        raise CommandError(f"the Breakwater at {HOST}:{port} has another CA than {folder}; --set confdir=… names its folder")
+
+
+def _start(port: int, folder: Path, passed_on: list[str]) -> None:
+    log = folder / f"breakwater-{port}.log"
+    command = [sys.executable, "-P", "-m", "breakwater", "start", "--port", str(port), *passed_on]
+    command += ["--while-leased", str(folder / f"breakwater-{port}.lease")]
+    # Of this very package, whatever lies in the folder that we are called from.
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONUNBUFFERED": "1"}
+    try:
+        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            started = subprocess.Popen(  # noqa: S603 - our own program
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # a Ctrl-C at the terminal is CMD's
+            )
+    except OSError as fault:
+        raise CommandError(f"{log}: cannot be written: {fault.strerror}") from None
+    until = time.monotonic() + START_SECONDS
+    while asking.who(port).kind is not asking.Kind.BREAKWATER:
+        if started.poll() is not None:
+            raise CommandError(_last_line(log) or f"Breakwater ended with status {started.returncode}; see {log}")
+        if time.monotonic() > until:
+            started.terminate()
+            raise CommandError(f"Breakwater did not come up within {START_SECONDS:.0f} s; see {log}")
+        time.sleep(LOOK_SECONDS)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").strip().splitlines()
+    return lines[-1].removeprefix("breakwater: ") if lines else ""

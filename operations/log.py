@@ -1,0 +1,43 @@
+"""The log's lines: what moved a breaker, what is said once, and faults of our own."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterable
+
+from policies.breaker import Transition
+
+logger = logging.getLogger("breakwater")
+
+
+class Log:
+    """Lines of one run, each kind of which that is said once is remembered."""
+
+    def __init__(self) -> None:
+        self.faults: dict[str, str] = {}
+        """By kind of fault: one sentence about the first of that kind."""
+        self._said: set[str] = set()
+
+    def once(self, kind: str, words: str) -> None:
+        """Say one line per run of its kind."""
+        if kind not in self._said:
+            self._said.add(kind)
+            logger.info("Breakwater: %s", words)
+
+    def fault(self, kind: str, flow_id: str | None, fault: Exception) -> None:
+        """Say a fault of ours once per kind, with the flow's id; never its own words, which may quote what was being read."""
+        words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow_id})" if flow_id else "")
+        if kind not in self.faults:
+            logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
+            logger.debug("Breakwater: %s, at\n%s", words, "".join(traceback.format_tb(fault.__traceback__)))
+        self.faults.setdefault(kind, words)
+
+
+def transitions(moved: Iterable[Transition]) -> None:
+    """Say openings and closings of breakers; what lies between goes without a line."""
+    for one in moved:
+        if one.level != "debug":
+            level = logging.WARNING if one.level == "warning" else logging.INFO
+            words = "Breakwater: breaker of %s: %s -> %s (%s)"
+            logger.log(level, words, one.upstream, one.before.value, one.after.value, one.reason)

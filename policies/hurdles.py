@@ -1,0 +1,191 @@
+"""What a request must pass before it is sent: its own wait, stated waits, breaker, slow start and slots, all at once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policies.breaker import BreakerState, Permit, Transition
+from policies.concurrency import Limits
+from policies.kinds import Reason
+from policies.queue import Asking, Place
+from policies.settings import Concurrency
+from policies.shared import SharedBreaker
+from policies.slow_start import SlowStart
+from policies.stated_waits import StatedWaits
+
+MAIN_SECONDS = 5.0
+"""A side request is no probe for so long after a main one came."""
+_MOST_STARTS = 10_000
+
+
+class Refused(StrEnum):
+    """What the upstream's refusal means for the line."""
+
+    CHALLENGE = "challenge"
+    OVERLOAD = "overload"
+    RATE_LIMIT = "rate_limit"
+    CROWD = "crowd"
+    """Too many at a time."""
+    OTHER = "other"
+    """Anything that waiting does not cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    kind: Refused
+    wait: float = 0.0
+    """Seconds that this request must not be sent again: what its client is told, or would be."""
+    stated: float | None = None
+    """Seconds that the upstream itself asks for."""
+    curable: bool = True
+    """False where another send makes it worse (3012) or cannot help (a body too large)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What keeps a request here."""
+
+    why: Reason
+    until: float | None = None
+    """Monotonic seconds at which time alone ends it; None where only another's end does."""
+    tells: bool = False
+    """Too long to wait for."""
+
+
+# Theory of operation
+# ===================
+#
+# ``block`` asks everything that may keep a request here and changes nothing. Where nothing does, ``take`` takes a permit of
+# the breaker, room in the slow starts and a slot, and ``give_back`` returns them; both are called by the Line alone.
+#
+# A challenge is the upstream's word to everybody, so the slow start that it begins is of its breaker. An overload or a
+# stated wait is about one model, so what that begins is of its upstream, account and model: one model id that is always
+# refused stops no other.
+
+
+class Hurdles:
+    """The hurdles before all upstreams. Every ``now`` is in seconds of one monotonic clock."""
+
+    def __init__(self, breaker_of: Callable[[str, str], SharedBreaker], concurrency_of: Callable[[str], Concurrency]) -> None:
+        self.breaker_of = breaker_of
+        self.limits = Limits(concurrency_of)
+        self.queued = True
+        """Whether anybody waits at all; where not, only breaker and slots are asked."""
+        self._stated = StatedWaits()
+        self._starts: OrderedDict[tuple[str, ...], SlowStart] = OrderedDict()
+        self._under_way: dict[Place, SharedBreaker] = {}
+
+    def block(self, place: Place, now: float, *, main_waits: bool, main_came: float) -> Block | None:
+        """What keeps a request here now, None where it may go."""
+        asking = place.asking
+        if place.not_before > now:
+            return Block(Reason.REMEMBERED_WAIT, place.not_before)
+        stated = self._stated.standing(asking.key, now) if self.queued else None
+        if stated is not None:
+            return Block(Reason.STATED_WAIT, stated.until, tells=stated.told)
+        blocks = self._breaker_blocks(asking, now, main_waits, main_came) or self._room_lacks(asking, now)
+        return blocks or self._others_are_asked(asking, now)
+
+    def _breaker_blocks(self, asking: Asking, now: float, main_waits: bool, main_came: float) -> Block | None:
+        breaker = self.breaker_of(asking.upstream, asking.account)
+        state = breaker.current(now)
+        if state in (BreakerState.OPEN, BreakerState.PROBING):
+            return Block(Reason.BREAKER_OPEN if state is BreakerState.OPEN else Reason.PROBE_OUT, breaker.changes_at(now))
+        if state is BreakerState.HALF_OPEN and asking.side and (main_waits or now < main_came + MAIN_SECONDS):
+            return Block(Reason.PROBE_OUT, None if main_waits else main_came + MAIN_SECONDS)
+        return None
+
+    def _room_lacks(self, asking: Asking, now: float) -> Block | None:
+        probe = self.breaker_of(asking.upstream, asking.account).current(now) is BreakerState.HALF_OPEN
+        for start in self._starts_of(asking, but_the_breakers=probe) if self.queued else ():
+            if not start.room(now):
+                return Block(Reason.SLOW_START, start.changes_at())
+        if not self.limits.room(asking.key, now):
+            return Block(Reason.NO_SLOT, self.limits.changes_at(asking.key, now))
+        return None
+
+    def _others_are_asked(self, asking: Asking, now: float) -> Block | None:
+        """A probe is one over all that share a breaker: nothing else keeps it here, so the others are asked now."""
+        until = self.breaker_of(asking.upstream, asking.account).asks_until(now)
+        return None if until is None else Block(Reason.PROBE_OUT, until)
+
+    def take(self, place: Place, now: float) -> None:
+        """Permit, room and slot, for a request that nothing blocks."""
+        asking = place.asking
+        breaker = self.breaker_of(asking.upstream, asking.account)
+        permit = breaker.admit(now)
+        assert isinstance(permit, Permit), "a blocked request had its turn"
+        place.permit, self._under_way[place] = permit, breaker
+        if permit.probe:
+            self._starts.setdefault((breaker.upstream, breaker.account), SlowStart()).begin()
+        for start in self._starts_of(asking):
+            start.sent(place.number, now)
+        self.limits.sent(asking.key, place.number, now)
+
+    def give_back(self, place: Place, now: float) -> Transition | None:
+        """Permit, room and slot of a request that has them."""
+        assert place.permit
+        transition = self._under_way.pop(place).ended(place.permit, now)
+        place.permit = None
+        for start in self._starts_of(place.asking):
+            start.ended(place.number)
+        self.limits.ended(place.asking.key, place.number, now)
+        return transition
+
+    def under_way(self, place: Place) -> bool:
+        return place in self._under_way
+
+    def heard(self, place: Place, now: float) -> None:
+        if place.permit is not None:
+            self._under_way[place].heard(place.permit, now)
+
+    def answered(self, place: Place, now: float) -> Transition | None:
+        assert place.permit
+        for start in self._starts_of(place.asking):
+            start.answered(place.number)
+        self.limits.answered(place.asking.key, place.number, now)
+        return self._under_way[place].answered(place.permit, now)
+
+    def refused(self, place: Place, refusal: Refusal, now: float) -> Transition | None:
+        """What a refusal says of others; the request still has what it took."""
+        assert place.permit
+        breaker, key = self._under_way[place], place.asking.key
+        if refusal.kind is Refused.CHALLENGE:
+            self._begin((breaker.upstream, breaker.account), place.number)
+            return breaker.challenged(place.permit, now)
+        if refusal.kind is Refused.CROWD:
+            self.limits.crowded(key, place.number, now)
+        elif refusal.kind is Refused.OVERLOAD or (refusal.kind is Refused.RATE_LIMIT and refusal.stated):
+            self._stated.state(key, refusal.stated or 0.0, now)
+            self._begin(key, place.number)
+        return None
+
+    def release(self, upstream: str) -> None:
+        """Everything of an upstream but its breaker and its learnt limits is lifted."""
+        self._stated.forget(upstream)
+        self.limits.release(upstream)
+        for name in [name for name in self._starts if name[0] == upstream]:
+            del self._starts[name]
+
+    def _begin(self, name: tuple[str, ...], call: int) -> None:
+        self._starts.setdefault(name, SlowStart()).refused(call)
+        self._starts.move_to_end(name)
+        while len(self._starts) > _MOST_STARTS:
+            self._starts.popitem(last=False)
+
+    def _starts_of(self, asking: Asking, *, but_the_breakers: bool = False) -> list[SlowStart]:
+        """The slow starts that a request goes through, where there are any: its key's, and its breaker's, which begins anew with a probe."""
+        if not self._starts:
+            return []
+        breaker = self.breaker_of(asking.upstream, asking.account)
+        found = []
+        for name in ((asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account))):
+            start = self._starts.get(name)
+            if start is not None and start.unlimited:
+                del self._starts[name]
+            elif start is not None:
+                found.append(start)
+        return found

@@ -1,0 +1,1 @@
+"""What every reader of outside bytes costs as its input grows."""

@@ -1,0 +1,225 @@
+"""Work per byte is bounded: what an input costs grows with its bytes, whatever they are and however they are cut."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+
+from policies.answer import encodings
+from tests.growth import readers, shapes
+from tests.growth.counting import Metered
+from tests.growth.readers import Reading
+from tests.growth.shapes import Shape
+
+LONG = os.environ.get("BREAKWATER_GROWTH") == "long"
+"""Everything against everything, ten times as long: beyond every cap. Some minutes."""
+TIMES = 8
+AT_MOST = 3.0
+"""Times that a byte may cost more in an input that is ``TIMES`` as long."""
+WHOLE, SINGLE = (8_000, 1_200) if LONG else (600, 70)
+"""Bytes of the smaller input, in one piece and in single bytes."""
+SECONDS_AT_MOST = 0.05
+"""For one pattern over the longest text that it is given; the slowest takes a fiftieth of it."""
+
+
+class Case(NamedTuple):
+    name: str
+    reading: Reading
+    shape: Shape
+    single: bool = False
+
+
+BODIES = {**shapes.STREAMS, **shapes.DOCUMENTS, **shapes.MESSAGES, **shapes.PAGES}
+STREAMS = BODIES if LONG else shapes.STREAMS
+Table = tuple[tuple[str, Reading, Mapping[str, Shape]], ...]
+WHOLE_ONLY: Table = (
+    ("a body of events", readers.held(readers.SSE), STREAMS),
+    ("a document", readers.held(readers.JSON), BODIES),
+    ("a page", readers.held(readers.HTML), shapes.PAGES),
+    ("a stream after its time", readers.capped, {**STREAMS, **shapes.PAGES}),
+    ("a stream that has answered", readers.committed, BODIES),
+    ("lines after the first", readers.lines, {**STREAMS, **shapes.DOCUMENTS}),
+    ("a head", readers.head, BODIES),
+    ("a request", readers.request("ANTHROPIC"), {**shapes.REQUESTS, **shapes.DOCUMENTS}),
+    ("a request of the openai wire", readers.request("OPENAI"), shapes.REQUESTS),
+    ("a request of a web client", readers.request("QWEN_WEB"), shapes.REQUESTS),
+    ("a request of the native wire", readers.request("DASHSCOPE_NATIVE"), shapes.REQUESTS),
+    ("a config", readers.config, {**shapes.CONFIGS, **(shapes.DOCUMENTS if LONG else {})}),
+    ("a state file", readers.state, {**shapes.STATES, **shapes.DOCUMENTS}),
+    ("an answer as text", readers.text("anthropic"), {**shapes.TEXTS, **STREAMS}),
+    ("an answer of the openai wire as text", readers.text("openai"), shapes.TEXTS),
+    ("an answer of the native wire as text", readers.text("dashscope-native"), shapes.TEXTS),
+)
+IN_SINGLE_BYTES: Table = (
+    ("a body of events", readers.held(readers.SSE), STREAMS),
+    ("a document", readers.held(readers.JSON), STREAMS),
+    ("a stream after its time", readers.capped, STREAMS),
+    ("a stream that has answered", readers.committed, {**STREAMS, **shapes.PAGES}),
+    ("lines after the first", readers.lines, STREAMS),
+)
+
+
+def cases() -> Iterator[Case]:
+    for single, table in ((False, WHOLE_ONLY), (True, IN_SINGLE_BYTES)):
+        for reader, reading, inputs in table:
+            for name, shape in inputs.items():
+                yield Case(f"{reader}: {name}{', in single bytes' if single else ''}", reading, shape, single)
+    for coding, inputs in readers.ENCODED.items():
+        for name, shape in inputs.items():
+            yield Case(f"an answer in {coding}: {name}", readers.encoded(coding), shape)
+            yield Case(f"an answer in {coding}: {name}, in single bytes", readers.encoded(coding), shape, single=True)
+            yield Case(f"a request in {coding}: {name}", readers.decoded(coding), shape)
+
+
+CASES = {case.name: case for case in cases()}
+
+
+@cache
+def product() -> Metered:
+    return loaded()
+
+
+def loaded(changes: Any = None) -> Metered:
+    metered = Metered(changes)
+    metered.load(readers.MODULES)
+    return metered
+
+
+def cost(metered: Metered, case: Case, size: int) -> int:
+    """What so many bytes cost; of an encoded body, of what it holds."""
+    body = case.shape(size)
+    pieces = [body[at : at + 1] for at in range(len(body))] if case.single else [body]
+    with metered.standing():
+        before = metered.meter.total
+        case.reading(metered, pieces)
+        return metered.meter.total - before
+
+
+def growth(metered: Metered, case: Case, longer: int = 1) -> float:
+    """Times that a byte costs more in the longer input."""
+    size = (SINGLE if case.single else WHOLE) * longer
+    return cost(metered, case, TIMES * size) / cost(metered, case, size) / TIMES
+
+
+READERS = sorted({name.partition(": ")[0] for name in CASES})
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_the_cost_of_a_byte_does_not_grow_with_the_input(reader: str) -> None:
+    grown = {case.name: growth(product(), case) for case in CASES.values() if case.name.startswith(f"{reader}: ")}
+    assert {name: times for name, times in grown.items() if times > AT_MOST} == {}
+
+
+def texts(length: int) -> Iterator[str]:
+    for shape in ({**BODIES, **shapes.REQUESTS} if LONG else shapes.PAGES).values():
+        yield shape(length)[:length].decode("latin-1")
+    for shape in shapes.MESSAGES.values():
+        with contextlib.suppress(ValueError):  # not every one of them can be read
+            yield json.loads(shape(length - 100))["error"]["message"]
+
+
+USING = ("brackets", "wrappers", "waits", "links", "scripts", "attributes", "quotes", "a page with blank lines", "messages")
+"""Inputs between which every pattern is used."""
+
+
+def seconds(pattern: re.Pattern[Any], method: str, text: str) -> float:
+    """Of the processor, the least of three: what else runs on the machine only adds."""
+    subject: Any = text.encode("latin-1", "replace") if isinstance(pattern.pattern, bytes) else text
+    instead: Any = b"" if isinstance(subject, bytes) else ""
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        if method == "finditer":
+            collections.deque(pattern.finditer(subject), maxlen=0)
+        elif method == "sub":
+            pattern.sub(instead, subject)
+        else:
+            getattr(pattern, method)(subject)
+        taken.append(time.process_time() - start)
+        if taken[-1] < SECONDS_AT_MOST:
+            break
+    return min(taken)
+
+
+def slow(pattern: re.Pattern[Any], method: str, length: int) -> list[str]:
+    return [text[:80] for text in texts(length) if seconds(pattern, method, text) >= SECONDS_AT_MOST]
+
+
+def test_no_pattern_goes_over_a_text_again_and_again() -> None:
+    """What the count does not see. In seconds: a second look at each place would cost a thousand times as much."""
+    metered = product()
+    for case in CASES.values():
+        if case.name.partition(": ")[2] in USING and not case.single:
+            cost(metered, case, 10_000)
+    used = dict(metered.meter.patterns)
+    assert len(used) > 100
+    for (pattern, method), length in used.items():
+        assert slow(pattern, method, min(length, 10_000)) == [], (pattern, method)
+
+
+def test_a_pattern_that_does_is_seen() -> None:
+    assert slow(re.compile(r"\]\s*\[[^\[\]]*\]?\s*$"), "search", 6_000)
+
+
+WITHOUT: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "policies/answer/tap.py": (("size >= self._page_judged * PAGE_GROWTH", "size > self._page_judged"),),
+    "policies/answer/frames.py": (
+        ('(b"\\n" in chunk or b"\\r" in chunk) and ', ""),
+        ("max(at, heard - 1)", "at"),
+    ),
+    "policies/answer/encodings.py": (
+        ("MOST_MEMBERS = 256", "MOST_MEMBERS = 1 << 30"),
+        ("piece = view[at : at + step]", "piece = memoryview(bytes(view[at:]))[: step if not self.grows else None]"),
+    ),
+    "policies/refusal/pages.py": (('_ENDLESS_REFERENCE.sub("\\ufffd", " ".join(words))', '" ".join(words)'),),
+    "policies/answer/answer_text.py": (
+        ("calls = seen.calls[heading]", "calls = sum(1 for name in seen.tools.values() if name.startswith(heading)) + 1"),
+    ),
+}
+"""The mends, taken away."""
+NOTICED = (
+    "a stream that has answered: a page with blank lines",
+    "a body of events: a comment line without end, in single bytes",
+    "a stream after its time: comment lines, in single bytes",
+    "a request in gzip: members of nothing",
+    "a request in zstd: members of nothing",
+    "an answer in gzip: members of nothing",
+    *(() if encodings._ZSTD_BOUNDS else ("a request in zstd: noise",)),
+)
+
+
+@cache
+def unmended() -> Metered:
+    return loaded(WITHOUT)
+
+
+@pytest.mark.parametrize("name", NOTICED)
+def test_without_its_mend_the_growth_is_seen(name: str) -> None:
+    assert growth(unmended(), CASES[name]) > AT_MOST
+
+
+@pytest.mark.parametrize(
+    ("name", "longer"),
+    [
+        ("an answer as text: tools", 20),
+        ("a stream that has answered: a comment line without end, in single bytes", 5),
+        ("a stream that has answered: a page with blank lines, in single bytes", 5),
+    ],
+)
+def test_without_its_mend_the_growth_is_seen_in_longer_ones(name: str, longer: int) -> None:
+    assert growth(product(), CASES[name], longer) <= AT_MOST
+    assert growth(unmended(), CASES[name], longer) > AT_MOST
+
+
+def test_without_its_mend_the_exception_is_seen() -> None:
+    with pytest.raises(ValueError, match="digits"):
+        growth(unmended(), CASES["a page: a character of digits"])
