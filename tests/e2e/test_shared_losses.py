@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from tests.e2e.lab.client import ask
-from tests.e2e.lab.fleet import CHALLENGE, connection, send, settle, state, strikes, wait_for
+from tests.e2e.lab.fleet import CHALLENGE, connection, send, settle, state, status, strikes, wait_for
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Place
 from tests.e2e.lab.shared_server import SharedServer, needs_server
@@ -48,14 +51,17 @@ LOSSES: dict[str, tuple[Callable[[SharedServer], object], Callable[[SharedServer
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_without_the_server_each_goes_on_and_all_meet_again(name: str, fleet: Fleet, place: Places, server: SharedServer) -> None:
-    here, (one, two) = place(), fleet(2, breaker=LONG)
+def test_without_the_server_each_goes_on_and_all_meet_again(
+    name: str, fleet: Fleet, place: Places, server: SharedServer
+) -> None:
+    here, there, (one, two) = place(), place(), fleet(2, breaker=LONG)
+    there.always(ANSWER)
     here.then(CHALLENGE, CHALLENGE)
     for number in range(2):
         send(one, here, f"before {number}")
     wait_for(lambda: strikes(two, here) == 2, "two strikes were not heard")
     LOSSES[name][0](server)
-    slowest = timed(two, here, 40)
+    slowest = timed(two, there, 40)
     here.then(CHALLENGE)
     began = time.monotonic()
     assert send(two, here, "the last strike").status == 529
@@ -65,7 +71,7 @@ def test_without_the_server_each_goes_on_and_all_meet_again(name: str, fleet: Fl
         if name != "is full":  # a proxy that writes nothing need not notice
             wait_for(lambda proxy=proxy: connection(proxy) == "alone", "nobody noticed")  # type: ignore[misc]
     wait_for(lambda: connection(two) == "alone", "it did not notice")
-    assert timed(two, here, 10, refused=True) < SLOWEST_SECONDS
+    assert timed(two, here, 10) < SLOWEST_SECONDS
     LOSSES[name][1](server)
     settle(here, one, two, to="open")
     wait_for(lambda: connection(one) == connection(two) == "connected", "they never met again")
@@ -75,17 +81,114 @@ def test_without_the_server_each_goes_on_and_all_meet_again(name: str, fleet: Fl
     assert 'breakwater_shared_losses_total{server="' in metrics(two)
 
 
-def timed(proxy: Proxy, here: Place, number: int, *, refused: bool = False) -> float:
+def timed(proxy: Proxy, here: Place, number: int) -> float:
     """Seconds of the slowest of so many requests."""
     slowest = 0.0
     for turn in range(number):
-        if not refused:
-            here.then(streamed([]) if False else ANSWER)
         began = time.monotonic()
-        send(proxy, here, f"meanwhile {refused} {turn}", "a quiet one")
+        send(proxy, here, f"meanwhile {turn}")
         slowest = max(slowest, time.monotonic() - began)
     return slowest
 
 
 def metrics(proxy: Proxy) -> str:
     return ask(proxy, "http://breakwater.internal/metrics", method="GET").body.decode()
+
+
+def test_a_probe_waits_for_a_hanging_server_no_longer_than_a_moment(fleet: Fleet, place: Places, server: SharedServer) -> None:
+    here, (one,) = place(), fleet(1, queue={"seconds": 20})
+    here.then(CHALLENGE, CHALLENGE, CHALLENGE).always(ANSWER)
+    for number in range(3):
+        send(one, here, f"strike {number}")
+    settle(here, one, to="half_open")
+    server.hang()
+    began = time.monotonic()
+    assert send(one, here, "the probe").status == 200
+    assert time.monotonic() - began < SLOWEST_SECONDS
+    assert state(one, here) == "closed"
+
+
+def test_an_emptied_server_is_filled_again(fleet: Fleet, place: Places, server: SharedServer) -> None:
+    here, (one, two) = place(), fleet(2, breaker=LONG)
+    here.then(CHALLENGE, CHALLENGE, CHALLENGE)
+    for number in range(3):
+        send(one, here, f"strike {number}")
+    settle(here, one, two, to="open")
+    key = server.ask("GET", "breakwater:v1:key")
+    server.ask("FLUSHALL")
+    wait_for(lambda: here.host in server.everything(), "nothing was written again")
+    assert server.ask("GET", "breakwater:v1:key") == key
+    assert [state(proxy, here) for proxy in (one, two)] == ["open", "open"]
+    for proxy in (one, two):
+        assert LOST not in proxy.log
+        assert proxy.log.count("was emptied") <= 1
+    assert "was emptied" in one.log + two.log
+
+
+def test_a_wrong_password_is_one_line_without_it(fleet: Fleet, place: Places, server: SharedServer) -> None:
+    server.ask("CONFIG", "SET", "requirepass", "right")
+    server.password = "right"
+    here = place().always(ANSWER)
+    url = f"redis://somebody:pw-CANARY@127.0.0.1:{server.port}/0"
+    (one,) = fleet(1, joined=False, shared=url)
+    wait_for(lambda: LOST in one.log, "it did not say so")
+    assert send(one, here, "as ever").status == 200
+    assert status(one)["shared"][0]["connection"] == "alone"
+    seen = one.log + str(status(one)) + metrics(one) + ask(one, "http://breakwater.internal/", method="GET").body.decode()
+    assert "CANARY" not in seen
+    assert "somebody" not in seen
+    assert f"redis://127.0.0.1:{server.port}/0" in seen
+    time.sleep(3)
+    assert one.log.count(LOST) == 1
+
+
+@contextmanager
+def old_server() -> Iterator[str]:
+    """A server that says of itself that it is version 2.8; everything else is an error to it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def talk(client: socket.socket) -> None:
+        with client:
+            while data := client.recv(65536):
+                for command in data.upper().split(b"*")[1:]:
+                    info = b"redis_version:2.8.19\r\n"
+                    known = b"INFO" in command
+                    client.sendall(b"$%d\r\n%b\r\n" % (len(info), info) if known else b"-ERR unknown command\r\n")
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=talk, args=(client,), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"redis://127.0.0.1:{listening.getsockname()[1]}/0?protocol=2"
+    listening.close()
+
+
+def test_a_version_too_old_is_one_line(fleet: Fleet, place: Places) -> None:
+    here = place().always(ANSWER)
+    with old_server() as url:
+        (one,) = fleet(1, joined=False, shared=url)
+        wait_for(lambda: LOST in one.log, "it did not say so")
+        time.sleep(3)
+    assert "version 2.8.19" in one.log
+    assert one.log.count(LOST) == 1
+    assert send(one, here, "as ever").status == 200
+
+
+def test_nothing_that_is_secret_reaches_the_server(fleet: Fleet, place: Places, server: SharedServer) -> None:
+    here, (one,) = place(), fleet(1, breaker={**LONG, "scope": "account"})
+    watched: list[str] = []
+    here.then(*[CHALLENGE] * 4)
+    watch = threading.Thread(target=lambda: watched.extend(server.watch(3.0)))
+    watch.start()
+    for number in range(4):
+        send(one, here, f"prompt-CANARY {number}", "key-CANARY")
+    watch.join()
+    wait_for(lambda: here.host in server.everything(), "nothing was shared")
+    said = "\n".join(watched) + server.everything()
+    assert "breakwater:v1:wait:" in said
+    assert "CANARY" not in said

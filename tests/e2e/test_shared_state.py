@@ -68,7 +68,7 @@ def test_the_probe_of_a_killed_proxy_is_taken_over_when_its_lease_is_over(
         one.process.kill()
         probe.exception()
     never.open()
-    assert send(two, here, "too early").header("x-breakwater") == "probe_out"
+    assert send(two, here, "too early").header("x-breakwater") == "breaker_probing"
     age_by(71.0, here, server)
     settle(here, two, to="half_open")
     assert until_sent(two, here).status == 200

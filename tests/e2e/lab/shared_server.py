@@ -49,7 +49,7 @@ class SharedServer:
 
         client = redis.Redis(port=self.port, password=self.password or None, decode_responses=True, socket_timeout=5)
         try:
-            return client.execute_command(*words)
+            return client.execute_command(*words)  # type: ignore[no-untyped-call]
         finally:
             client.close()
 
@@ -61,6 +61,19 @@ class SharedServer:
             value = self.ask("GET", key) if kind == "string" else self.ask("ZRANGE", key, "0", "-1", "WITHSCORES")
             found.append(f"{key} {value}")
         return "\n".join(sorted(found))
+
+    def watch(self, seconds: float) -> list[str]:
+        """Every command that comes within so many seconds."""
+        with socket.create_connection(("127.0.0.1", self.port), 5) as client:
+            client.sendall(b"MONITOR\r\n")
+            until, data = time.monotonic() + seconds, b""
+            while (left := until - time.monotonic()) > 0:
+                client.settimeout(left)
+                try:
+                    data += client.recv(65536)
+                except TimeoutError:
+                    break
+        return data.decode("utf-8", "replace").splitlines()
 
     def hang(self) -> None:
         assert self.process
