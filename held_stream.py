@@ -297,4 +297,4 @@ class HeldStream(proto.HttpStream):
 
     def _drop(self, attempt: int | None) -> layer.CommandGenerator[None]:
         if attempt not in (None, self.stream_id):
-            yield proto.DropStream(cast("int", attempt))
+            yield proto.DropStream(attempt)

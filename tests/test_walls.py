@@ -1,15 +1,12 @@
-"""What each room may import, and the version that is said in two places."""
+"""What each room may import."""
 
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from operations.version import VERSION
 
 ROOT = Path(__file__).parent.parent
 RULES = sorted((ROOT / "policies").rglob("*.py"))
@@ -46,7 +43,3 @@ def test_a_rule_knows_neither_mitmproxy_nor_files_nor_a_clock(file: Path) -> Non
 @pytest.mark.parametrize("file", PROGRAM, ids=lambda file: str(file.relative_to(ROOT)))
 def test_only_the_held_stream_knows_the_inside_of_mitmproxy(file: Path) -> None:
     assert [name for name in imports(file) if f"{name}.".startswith("mitmproxy.proxy.")] == []
-
-
-def test_the_version_is_the_same_wherever_it_is_said() -> None:
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION

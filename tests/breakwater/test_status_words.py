@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from breakwater.status import LINE_AT_MOST, line, lines
-from operations.status import BreakerState, DecisionRow, Status, UpstreamRow
+from operations.status import DecisionRow, Status, UpstreamRow
 
 
 def status(*rows: UpstreamRow, mode: str = "enforce", **more: Any) -> dict[str, Any]:
     return Status(now_wall=1000.0, version="0.2.0", mode=mode, upstreams=rows, **more).as_json()
 
 
-def row(name: str = "zai", state: BreakerState = "closed", left: float | None = None, **more: Any) -> UpstreamRow:
+def row(name: str = "zai", state: str = "closed", left: float | None = None, **more: Any) -> UpstreamRow:
     return UpstreamRow(name, state=state, seconds_left=left, **more)
 
 
