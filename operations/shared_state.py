@@ -17,7 +17,7 @@ from operations import demo, state_file
 from operations.clock import clock
 from operations.shared_server import AT_A_TIME, LostError, Put, Server, parts_of, shown
 from policies import shared_rows
-from policies.breaker import Transition
+from policies.breaker import BreakerState, Transition
 from policies.shared import SharedBreaker, offered
 from policies.shared_rows import Refusal, Row, RowKind, Window
 from policies.shared_value import Told, Value, later, next_version, read
@@ -36,7 +36,7 @@ RETRY_SECONDS = 2.0
 VALUE_SECONDS = 2 * 86400.0
 """A breaker that nothing moved for so long is forgotten by the server; longer than any window."""
 MOST_WAITING = 1000
-"""Outcomes, and rows, that wait for the server; with more of them it counts as lost."""
+"""Outcomes, and rows, that wait for the server; with more outcomes it counts as lost."""
 TRIES = 50
 """Of one compare-and-set; each that fails means that another process succeeded."""
 
@@ -72,7 +72,7 @@ class SharedState:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="breakwater shared state")
 
     def leave(self) -> None:
-        """Go on alone; the connections are closed by whoever calls."""
+        """Go on alone; whoever calls closes the server."""
         self.connected = False
         if self._task is not None:
             self._task.cancel()
@@ -152,7 +152,7 @@ class SharedState:
                 await self.server.put([self._put(kind, row) for (kind, _), row in some])
 
     async def _tell(self, breaker: SharedBreaker, told: Told) -> None:
-        name = _name(breaker)
+        name = breaker.name
         text, sure = self._texts.get(name, ""), False
         for _ in range(TRIES):
             value = offered(breaker, told, self._value(text), clock().now, self.server.now)
@@ -188,8 +188,8 @@ class SharedState:
             logger.info("Breakwater: shared state: %s was emptied: what is known here is written again", self.url)
             await self._join()
             return
-        for kind, name, text in rows:
-            self._hear(kind, name, text)
+        for row in rows:
+            self._hear(*row)
         for breaker in self._state.breakers.all():
             breaker.give_back(clock().now)
 
@@ -215,8 +215,10 @@ class SharedState:
     def _adopt(self, breaker: SharedBreaker, text: str, *, sure: bool) -> None:
         value = self._value(text)
         if value is not None:
-            transition = breaker.adopt(value, clock().now, self.server.now, sure=sure)
-            self._changed([transition] if transition else [])
+            moved = breaker.adopt(value, clock().now, self.server.now, sure=sure)
+            if moved and moved.after is BreakerState.CLOSED:
+                self._state.line.begin_slowly(breaker.upstream, breaker.account)
+            self._changed([moved] if moved else [])
 
     # -- the first meeting, and each after a loss ------------------------------------------------------------------------
 
@@ -231,7 +233,7 @@ class SharedState:
                 self._hear(kind, name, text)
         self.connected = True
         names = {name: None for kind, name in texts if kind == "breaker"}
-        for name in names | dict.fromkeys(_name(breaker) for breaker in self._state.breakers.all()):
+        for name in names | dict.fromkeys(breaker.name for breaker in self._state.breakers.all()):
             await self._meet(name, texts.get(("breaker", name), ""))
         await self._write_missing(texts)
         if self.trouble:
@@ -246,7 +248,7 @@ class SharedState:
             key = b""
         if len(key) != state_file.KEY_BYTES:
             raise LostError("what it has for the key of the hashes is none")
-        if key != self._state.key:
+        if self._state.key != key:
             self._state.key = key
             self._rekeyed(key)
             logger.info("Breakwater: shared state: hashes have the key of %s from here on", self.url)
@@ -262,7 +264,7 @@ class SharedState:
         for _ in range(TRIES):
             theirs = self._value(text)
             merged = own if theirs is None else later(own, theirs)
-            if theirs is not None and _plain(merged) == _plain(theirs):
+            if theirs is not None and merged.says == theirs.says:
                 break
             merged = msgspec.structs.replace(merged, version=next_version(merged, self.server.now))
             done, text = await self.server.swap(_breaker_put(name, merged), text)
@@ -287,16 +289,8 @@ class SharedState:
         return self._state.breakers.shared(upstream, account) if known else None
 
 
-def _name(breaker: SharedBreaker) -> str:
-    return f"{breaker.upstream}:{breaker.account}"
-
-
 def _breaker_put(name: str, value: Value) -> Put:
     return Put("breaker", name, msgspec.json.encode(value).decode(), VALUE_SECONDS)
-
-
-def _plain(value: Value) -> Value:
-    return msgspec.structs.replace(value, version=0, epoch=0)
 
 
 def _is_demo(row: Row) -> bool:

@@ -120,7 +120,7 @@ class Hurdles:
         assert isinstance(permit, Permit), "a blocked request had its turn"
         place.permit, self._under_way[place] = permit, breaker
         if permit.probe:
-            self._starts.setdefault((breaker.upstream, breaker.account), SlowStart()).begin()
+            self.begin_slowly((breaker.upstream, breaker.account))
         for start in self._starts_of(asking):
             start.sent(place.number, now)
         self.limits.sent(asking.key, place.number, now)
@@ -169,6 +169,9 @@ class Hurdles:
         self.limits.release(upstream)
         for name in [name for name in self._starts if name[0] == upstream]:
             del self._starts[name]
+
+    def begin_slowly(self, name: tuple[str, ...]) -> None:
+        self._starts.setdefault(name, SlowStart()).begin()
 
     def _begin(self, name: tuple[str, ...], call: int) -> None:
         self._starts.setdefault(name, SlowStart()).refused(call)

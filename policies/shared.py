@@ -89,6 +89,11 @@ class SharedBreaker(Breaker):
         self._read_end = (-1.0, 0.0)
         """The end that was last read, on both clocks: it goes back as it came, whatever the clocks did since."""
 
+    @property
+    def name(self) -> str:
+        """Its name among the others."""
+        return f"{self.upstream}:{self.account}"
+
     # -- what happens here ----------------------------------------------------------------------------------------
 
     def asks_until(self, now: float) -> float | None:

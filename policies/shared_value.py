@@ -33,6 +33,11 @@ class Value(msgspec.Struct, frozen=True, omit_defaults=True):
     until: float = 0.0
     """End of the lease for everybody but its owner."""
 
+    @property
+    def says(self) -> Value:
+        """What it says of the breaker, whatever its number."""
+        return msgspec.structs.replace(self, version=0, epoch=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Told:

@@ -164,6 +164,10 @@ class Line:
     def waiting(self) -> tuple[Place, ...]:
         return tuple(self._waiting)
 
+    def begin_slowly(self, upstream: str, account: str) -> None:
+        """Another process's probe closed a shared breaker: here too one goes first."""
+        self._hurdles.begin_slowly((upstream, account))
+
     # -- by hand ------------------------------------------------------------------------------------------------------
 
     def release(self, upstream: str, now: float) -> None:
