@@ -1,0 +1,99 @@
+"""`python -m bench.workers`: requests a second of one Breakwater, and of several behind HAProxy that share their state.
+
+Needs redis-server and haproxy on this machine; on loopback only. The load and the upstream run on the machine's cores too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from bench.load import at_once, body, one_by_one, p50, request
+from bench.proxied import CONFIG
+from bench.upstream import BenchUpstream
+from tests.e2e.lab.proxy import Proxy
+from tests.e2e.lab.shared_server import SharedServer
+
+ROUNDS, REQUESTS, LINES = 7, 320, 16
+FRONT = """global
+    maxconn 4096
+defaults
+    mode tcp
+    timeout connect 2s
+    timeout client 1h
+    timeout server 1h
+listen breakwater
+    bind 127.0.0.1:{port}
+    balance leastconn
+{servers}
+"""
+"""An hour: a request may wait in the queue, and a stream may pause."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def front(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], int]:
+    """HAProxy before these proxies, and its port."""
+    program, port = shutil.which("haproxy"), free_port()
+    assert program, "no haproxy here: apt-get install haproxy"
+    servers = "\n".join(f"    server worker{number} 127.0.0.1:{each}" for number, each in enumerate(ports))
+    config = folder / f"haproxy{port}.cfg"
+    config.write_text(FRONT.format(port=port, servers=servers))
+    return subprocess.Popen([program, "-db", "-f", str(config)], stderr=subprocess.DEVNULL), port
+
+
+async def rates(workers: tuple[int, ...]) -> dict[str, float]:
+    """Requests a second, in turns, by what they went through."""
+    upstream = BenchUpstream()
+    await upstream.start()
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        server = SharedServer(folder / "redis").start()
+        proxies = [Proxy(folder / f"worker{n}", upstream, config={**CONFIG, "shared": server.url}) for n in range(max(workers))]
+        fronts = []
+        try:
+            for proxy in proxies:
+                await asyncio.to_thread(proxy.start)
+            small = request("bench.test", "small", body())
+            ports = {"1, without HAProxy": proxies[0].port}
+            for count in workers:
+                process, port = front(folder, [proxy.port for proxy in proxies[:count]])
+                fronts.append(process)
+                ports[f"{count} behind HAProxy"] = port
+            await asyncio.sleep(1)
+            for port in (*(proxy.port for proxy in proxies), *ports.values()):
+                await one_by_one(port, small, 100)
+            taken: dict[str, list[float]] = {words: [] for words in ports}
+            for _ in range(ROUNDS):
+                for words, port in ports.items():
+                    taken[words].append(await at_once(port, small, REQUESTS, LINES))
+            return {words: p50(values) for words, values in taken.items()}
+        finally:
+            for process in fronts:
+                process.terminate()
+                process.wait(10)
+            for proxy in proxies:
+                proxy.end()
+            server.end()
+            upstream.stop()
+
+
+def main() -> None:
+    print(f"requests a second at {LINES} at once, small JSON; {os.cpu_count()} cores, load and upstream on them too")
+    found = asyncio.run(rates((1, 2, 3)))
+    first = next(iter(found.values()))
+    for words, rate in found.items():
+        print(f"{words:<24} {rate:7.0f}  {rate / first:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
