@@ -59,7 +59,7 @@ def test_a_path_that_can_be_written_is_left_as_it_was(proxies: Proxies, tmp_path
         proxy = proxies.fresh(f"evidence_path: {path}\nstate_path: {tmp_path}/state.json\n").start()
         proxy.stop()
     assert there.read_text() == "kept\n"
-    assert {path.name for path in tmp_path.iterdir()} == {"there.jsonl", "state.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"there.jsonl", "state.json", "state.json.lock"}
 
 
 def test_a_config_that_vanishes_is_said_once_and_taken_up_when_it_returns(

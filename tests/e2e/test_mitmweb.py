@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.e2e.conftest import upstream_rows
+from tests.e2e.conftest import NO_QUEUE, upstream_rows
 from tests.e2e.lab.client import Connection, ask
 from tests.e2e.lab.operated import breaker, until
 from tests.e2e.lab.script import Gate, Place
@@ -37,7 +37,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterato
     rows = upstream_rows()
     for host in PROBED:
         rows[host]["breaker"] = {"strikes": 1, "open_seconds": 0.3}
-    config = {"upstreams": rows, "replay": {"gap_seconds": 60, "base_seconds": 0}, "evidence": True}
+    config = {"upstreams": rows, **NO_QUEUE, "replay": {"gap_seconds": 60, "base_seconds": 0}, "evidence": True}
     proxy = Web(tmp_path_factory.mktemp("mitmweb") / "proxy", upstream, config=config).start()
     yield proxy
     proxy.stop()
@@ -150,6 +150,10 @@ def assert_freed(web: Web, here: Place, connection: Connection) -> None:
     """The killed client is gone, and the very next request is the probe and closes the breaker."""
     with pytest.raises(ConnectionResetError):
         connection.head()
+    assert_free(web, here)
+
+
+def assert_free(web: Web, here: Place) -> None:
     until(lambda: breaker(web, here.host)["state"] == "half_open", "the probe being free")
     before = len(here.hits)
     here.then(streamed(anthropic()))
@@ -194,7 +198,7 @@ def test_a_request_that_is_intercepted_takes_no_probe_until_it_is_resumed(web: W
         assert breaker(web, host)["state"] == "half_open"
         if host == PROBED[2]:
             web.kill(flow)
-            assert_freed(web, here, connection)
+            assert_free(web, here)
         else:
             here.then(streamed(anthropic()))
             web.resume(flow)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Proxies, upstream_rows
+from tests.e2e.conftest import NO_QUEUE, Proxies, upstream_rows
 from tests.e2e.lab.client import Connection, ask
 from tests.e2e.lab.operated import Reloadable, breaker, errors, look, state, state_path, status, until
 from tests.e2e.lab.proxy import Proxy
@@ -34,7 +34,7 @@ from tests.e2e.lab.wires import (
 
 Places = Callable[..., Place]
 
-CONFIG: dict[str, Any] = {"upstreams": upstream_rows(), "replay": {"gap_seconds": 60, "base_seconds": 0}}
+CONFIG: dict[str, Any] = {"upstreams": upstream_rows(), **NO_QUEUE, "replay": {"gap_seconds": 60, "base_seconds": 0}}
 OVERFLOW = {
     "error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens."}
 }

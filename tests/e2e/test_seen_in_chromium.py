@@ -16,7 +16,7 @@ from typing import Self
 
 import pytest
 
-from tests.e2e.conftest import Proxies, hosts, upstream_rows
+from tests.e2e.conftest import NO_QUEUE, Proxies, hosts, upstream_rows
 from tests.e2e.lab import chromium
 from tests.e2e.lab.chromium import Chromium
 from tests.e2e.lab.client import ask
@@ -32,7 +32,7 @@ BUSY = {
     "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::busy"],
     "data": {"url": "https://x/_____tmd_____/punish?x5secdata=TOKEN"},
 }
-CONFIG = {"upstreams": upstream_rows(), "breaker": {"open_seconds": 59}}
+CONFIG = {"upstreams": upstream_rows(), **NO_QUEUE, "breaker": {"open_seconds": 59}}
 
 
 @pytest.fixture(scope="module")
