@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,7 +16,7 @@ from bench.load import at_once, body, one_by_one, p50, request
 from bench.proxied import CONFIG
 from bench.upstream import BenchUpstream
 from tests.e2e.lab.proxy import Proxy
-from tests.e2e.lab.shared_server import SharedServer
+from tests.e2e.lab.shared_server import SharedServer, free_port
 
 ROUNDS, REQUESTS, LINES = 7, 320, 16
 FRONT = """global
@@ -33,12 +32,6 @@ listen breakwater
 {servers}
 """
 """An hour: a request may wait in the queue, and a stream may pause."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def front(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], int]:

@@ -98,7 +98,10 @@ class SharedBreaker(Breaker):
 
     def asks_until(self, now: float) -> float | None:
         """Monotonic seconds until which the next probe waits for word from the others; None where it need not."""
-        if not self._linked or self.current(now) is not BreakerState.HALF_OPEN or self._granted_at is not None:
+        if not self._linked or self.current(now) is not BreakerState.HALF_OPEN:
+            return None
+        self.give_back(now)
+        if self._granted_at is not None:
             return None
         if self._asked_at is None:
             self._asked_at = now
@@ -109,11 +112,14 @@ class SharedBreaker(Breaker):
 
     def admit(self, now: float) -> Permit | Refused:
         self._elapse(now)
-        granted = self._granted_at is not None
+        self.give_back(now)
+        began = now if self._granted_at is None or self._asked_at is None else self._asked_at
         permit = super().admit(now)
-        if isinstance(permit, Permit) and permit.probe and not granted and not self.lease:
-            self.lease = self._new_lease()
-            self._tell("taken", self.lease)
+        if isinstance(permit, Permit) and permit.probe:
+            self._probe_heard = began  # the lease runs from the asking on
+            if not self.lease:
+                self.lease = self._new_lease()
+                self._tell("taken", self.lease)
         return permit
 
     def heard(self, permit: Permit, now: float) -> None:

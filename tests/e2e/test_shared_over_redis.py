@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
+from tests.e2e.lab.certificates import Authority
 from tests.e2e.lab.client import Answer
 from tests.e2e.lab.fleet import CHALLENGE, connection, opened, send, settle, state, status, strikes, wait_for
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Gate, Place
-from tests.e2e.lab.shared_server import SharedServer, needs_server
+from tests.e2e.lab.shared_server import SharedServer, free_port, needs_server
 from tests.e2e.lab.wires import ZCODE, anthropic, streamed, whole
 
 pytestmark = needs_server
@@ -162,3 +164,25 @@ def test_sharing_begins_and_ends_with_the_config(fleet: Fleet, place: Places, se
     one.write_config(config)
     wait_for(lambda: bool(status(one)["shared"]) and connection(one) == "connected", "it does not share again")
     assert here.host in server.everything()
+
+
+def test_a_server_behind_tls_with_a_user_who_may_little_is_used(
+    fleet: Fleet, place: Places, tmp_path: Path
+) -> None:
+    (tmp_path / "authority").mkdir()
+    authority = Authority(tmp_path / "authority")
+    may = ["on", ">pw-CANARY", "resetkeys", "~breakwater:*", "&breakwater:*", "+@all", "-info", "-flushall"]
+    files = ["--tls-cert-file", str(authority.chain_path), "--tls-key-file", str(authority.chain_path)]
+    files += ["--tls-ca-cert-file", str(authority.ca_path), "--tls-auth-clients", "no"]
+    tls_port = free_port()
+    server = SharedServer(tmp_path / "tls", "--tls-port", str(tls_port), *files, "--user", "somebody", *may).start()
+    try:
+        url = f"rediss://somebody:pw-CANARY@localhost:{tls_port}/0?ssl_ca_certs={authority.ca_path}"
+        here, (one, two) = place(), fleet(2, shared=url)
+        here.then(CHALLENGE, CHALLENGE)
+        for proxy in (one, two):
+            send(proxy, here, f"strike {proxy.port}")
+        wait_for(lambda: strikes(one, here) == strikes(two, here) == 2, "the strikes did not meet")
+        assert "CANARY" not in one.log + str(status(one))
+    finally:
+        server.end()

@@ -185,6 +185,30 @@ def test_a_granted_probe_that_nobody_takes_is_given_back() -> None:
     assert permit_of(two).probe
 
 
+def test_a_granted_probe_is_not_kept_longer_than_its_lease() -> None:
+    server, (one, two) = fleet()
+    opened(server, one, two)
+    one.ask()
+    settle(one, two)
+    server.now += LEASE_SECONDS + MARGIN_SECONDS + 1  # and nobody looked
+    assert one.ask() is None, "it asks anew"
+    assert two.ask() is None
+    settle(one, two)
+    assert sum(process.ask() is not None for process in (one, two)) == 1
+
+
+def test_the_lease_of_a_granted_probe_runs_from_the_asking_on() -> None:
+    server, (one, two) = fleet()
+    opened(server, one, two)
+    one.ask()
+    settle(one, two)
+    server.now += UNUSED_SECONDS - 0.5
+    assert permit_of(one).probe
+    server.now += LEASE_SECONDS - UNUSED_SECONDS + 0.6
+    assert states(one) == ["half_open"]
+    assert states(two) == ["probing"]
+
+
 def test_a_request_sent_before_an_opening_moves_nothing_after_it() -> None:
     server, (one, two) = fleet()
     old = permit_of(two)

@@ -21,7 +21,7 @@ class Authority:
 
     def __init__(self, folder: Path) -> None:
         self.ca_path = folder / "lab-ca.pem"
-        self._chain_path = folder / "lab-server.pem"
+        self.chain_path = folder / "lab-server.pem"
         root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
         root = _certificate("Throw-away test CA", root_key, None, None)
         leaf = _certificate("sealed.test", key, root, root_key)
@@ -29,11 +29,11 @@ class Authority:
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        self._chain_path.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + private)
+        self.chain_path.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + private)
 
     def server_context(self, protocols: Sequence[str]) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._chain_path)
+        context.load_cert_chain(self.chain_path)
         context.set_alpn_protocols(list(protocols))
         return context
 

@@ -16,13 +16,19 @@ PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 needs_server = pytest.mark.skipif(PROGRAM is None, reason="no redis-server here: apt-get install redis-server")
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 class SharedServer:
+    """One server with an empty state; `password` is what `ask` and `url` use."""
+
     def __init__(self, folder: Path, *options: str, password: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._options, self.password = folder, options, password
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
