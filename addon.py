@@ -14,24 +14,28 @@ from pathlib import Path
 from typing import Any
 
 import mitmproxy.version
-from mitmproxy import ctx, http, tls
+from mitmproxy import connection, ctx, http, tls
 from mitmproxy.addonmanager import Loader
 
-import held_stream
-from operations import content_view, demo, page, reload, sharing, startup_warnings
-from operations.backtest import Backtest
-from operations.commands import Commands, act, is_killed, settle_killed
-from operations.config_watch import ConfigWatch
-from operations.controller import Controller
-from operations.startup_mistakes import check_writable, misspelt
-from operations.state_file import LOCK_TRIES, StateFile
-from operations.status import Status, status_of
-from operations.version import VERSION
-from policies.request.surfaces import BUILT_IN
-from policies.settings import Settings
-from policies.settings_file import SettingsError, parse
-from policies.tls import ClientHello, Treatment, treatment
-from self_test import self_test
+from requirements import missing, needed
+
+with needed():
+    import held_stream
+    import hold
+    from operations import content_view, demo, page, reload, sharing, startup_warnings
+    from operations.backtest import Backtest
+    from operations.commands import Commands, act, is_killed, settle_killed
+    from operations.config_watch import ConfigWatch
+    from operations.controller import Controller
+    from operations.startup_mistakes import check_writable, misspelt
+    from operations.state_file import LOCK_TRIES, StateFile
+    from operations.status import Status, status_of
+    from operations.version import VERSION
+    from policies.request.surfaces import BUILT_IN
+    from policies.settings import Settings
+    from policies.settings_file import SettingsError, parse
+    from policies.tls import ClientHello, Treatment, treatment
+    from self_test import self_test
 
 logger = logging.getLogger("breakwater")
 
@@ -177,6 +181,9 @@ class Breakwater:
 
     # -- connections ------------------------------------------------------------------------------------------
 
+    def client_connected(self, client: connection.Client) -> None:
+        hold.steady(client)
+
     def next_layer(self, next_layer: Any) -> None:
         if self.controller is not None and self.controller.can_hold:
             # A script comes before the built-in addon, which leaves alone what is chosen already.
@@ -201,8 +208,9 @@ class Breakwater:
             self.controller.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
 
     async def server_connect(self, data: Any) -> None:
-        if self._demo_address and data.server.address and data.server.address[0] == demo.HOST:
-            data.server.address = await self._demo_address
+        served = self._demo_address if ctx.options.breakwater_demo else None
+        if served and data.server.address and data.server.address[0] == demo.HOST:
+            data.server.address = await served
 
     # -- flows ------------------------------------------------------------------------------------------------
 
@@ -271,4 +279,4 @@ def _state_path(settings: Settings) -> str:
     return str(Path(settings.state_path or Path(ctx.options.confdir) / "breakwater-state.json").expanduser())
 
 
-addons = [Breakwater()]
+addons = [] if missing else [Breakwater()]

@@ -156,10 +156,13 @@ class HeldStream(proto.HttpStream):
             yield from self._wake_in(self.hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        if self.hold is not None and isinstance(event, proto.ResponseEndOfMessage) and not self.response_body_buf:
-            yield from self._obey(self.hold.finish(cut=False), whole=True)  # a response that never had a body
-        else:
-            yield from super().state_consume_response_body(event)
+        if self.hold is not None and isinstance(event, proto.ResponseEndOfMessage):
+            body = bytes(self.response_body_buf)  # empty, or wanted whole by another addon
+            decision = (self.hold.feed(body) if body else None) or self.hold.finish(cut=False)
+            if not body or not isinstance(decision, Commit):
+                self.response_body_buf.clear()  # type: ignore[no-untyped-call]
+                return (yield from self._obey(decision, whole=True))
+        yield from super().state_consume_response_body(event)
 
     def state_hold_response(self, event: events.Event) -> layer.CommandGenerator[None]:
         hold: Any = self.hold
@@ -184,11 +187,10 @@ class HeldStream(proto.HttpStream):
             return (yield from self._commit(whole=whole))
         self._kept = []
         yield from self._abandon(ended=whole)
+        self.server_state = self.state_waiting
         if isinstance(decision, Replace):
             yield from self.send_response()
-            return
-        self.server_state = self.state_waiting
-        if isinstance(decision, Resend):
+        elif isinstance(decision, Resend):
             yield from self._wake_in(decision.after)
 
     def _commit(self, *, whole: bool) -> layer.CommandGenerator[None]:
@@ -225,8 +227,7 @@ class HeldStream(proto.HttpStream):
     def _pass_on(self, chunks: list[bytes]) -> layer.CommandGenerator[None]:
         stream: Any = self.flow.response and self.flow.response.stream
         if callable(stream) and stream is not self.hold:  # another addon's
-            made = [stream(chunk) for chunk in chunks]
-            chunks = [piece for some in made for piece in ([some] if isinstance(some, bytes) else some)]
+            chunks = [piece for some in map(stream, chunks) for piece in ([some] if isinstance(some, bytes) else some)]
         for chunk in chunks:
             if self._stores:
                 self.response_body_buf += chunk
@@ -254,8 +255,7 @@ class HeldStream(proto.HttpStream):
         if self.server_state == self.state_waiting and left > 0.001:
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
-            decision = hold.due() if hold else None
-            yield from (self._obey(decision, whole=True) if decision else self._send())
+            yield from (self._obey(decision, whole=True) if (decision := hold.due() if hold else None) else self._send())
         elif self.server_state == self.state_hold_response and hold and not self._more_is_here():
             if (decision := hold.tick()) is None:
                 yield from self._wake_in(hold.pause())

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import weakref
+from collections import deque
 from typing import Any, Protocol
 
-from mitmproxy import ctx, http
+from mitmproxy import connection, ctx, http
 
 from policies.decisions import Decision, Forward, Refuse
 
@@ -82,15 +85,44 @@ def hold(flow: http.HTTPFlow, by: Hold) -> None:
 
 def wake(flow: http.HTTPFlow) -> None:
     """Have a waiting request ask its gate, and a killed flow end. Does nothing for a client that has left."""
-    stream, client = _stream_of(flow), flow.client_conn
-    if stream is None:
-        return
-    key: Any = client.id if client.transport_protocol != "udp" else (client.peername, client.sockname)
-    addons: Any = ctx.master.addons
-    if handler := addons.get("proxyserver").connections.get(key):
+    stream = _stream_of(flow)
+    if stream and (handler := _handler_of(flow.client_conn)):
         task = asyncio.get_running_loop().create_task(handler.server_event(stream.woken(stream)))
         _wakes.add(task)
         task.add_done_callback(_wakes.discard)
+
+
+def steady(client: connection.Client) -> None:
+    """Keep a new client's connections from a loss that mitmproxy has on Python 3.12 and later."""
+    if sys.version_info >= (3, 12) and (handler := _handler_of(client)):
+        never_wait(handler)
+
+
+def never_wait(handler: Any) -> None:
+    """Leave an event that comes while another is handled to the one that is at work.
+
+    mitmproxy lets it wait for a lock, and a connection whose task is cancelled in that wait is never closed
+    (docs/troubleshooting-mitmproxy.md).
+    """
+    deliver, known, waiting = type(handler).server_event, weakref.ref(handler), deque[Any]()
+
+    async def server_event(event: Any) -> None:
+        waiting.append(event)
+        if len(waiting) > 1:
+            return
+        while waiting:
+            try:
+                await deliver(known(), waiting[0])
+            finally:
+                waiting.popleft()
+
+    handler.server_event = server_event
+
+
+def _handler_of(client: connection.Client) -> Any:
+    key: Any = client.id if client.transport_protocol != "udp" else (client.peername, client.sockname)
+    addons: Any = ctx.master.addons
+    return addons.get("proxyserver").connections.get(key)
 
 
 def _stream_of(flow: http.HTTPFlow) -> Any:

@@ -149,6 +149,8 @@ class Controller:
             return False
         ex.replay, ex.admission = False, Forward()
         self.live[flow] = ex
+        if flow.request.stream:
+            self.sent(ex)
         return True
 
     def _hold(self, flow: http.HTTPFlow, response: http.Response, ex: Exchange, *, can_hold: bool, streams: bool) -> None:

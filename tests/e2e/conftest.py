@@ -52,7 +52,7 @@ class Proxies:
     """The running proxies by what makes them differ; the same wish gets the same process."""
 
     def __init__(self, folder: Path, upstream: Upstream) -> None:
-        self._folder, self._upstream = folder, upstream
+        self.folder, self._upstream = folder, upstream
         self._running: dict[str, Proxy] = {}
 
     def __call__(self, config: Mapping[str, Any] | None = None, *, addon: bool = True, **more: Any) -> Proxy:
@@ -64,7 +64,7 @@ class Proxies:
 
     def fresh(self, config: Mapping[str, Any] | str | None = None, **more: Any) -> Proxy:
         """A proxy of its own, not started; the caller stops it."""
-        folder = self._folder / f"proxy{len(list(self._folder.iterdir()))}"
+        folder = self.folder / f"proxy{len(list(self.folder.iterdir()))}"
         text = config if isinstance(config, str) else {"upstreams": upstream_rows(), **NO_QUEUE, **(config or {})}
         return Proxy(folder, self._upstream, config=text, **more)
 

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import mitmproxy.version
 import pytest
 
 from tests.e2e.conftest import QUICK, Proxies
@@ -105,9 +104,7 @@ def pick(dice: random.Random) -> tuple[str, str]:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_storm_leaves_nothing_behind(stormy: Proxy, place: Places, seed: int) -> None:
     here = place("zcode").always(script)
-    # mitmproxy 12.3.1 on Python 3.13 leaves a stream of an HTTP/2 client without an answer now and then where others are
-    # cancelled around it: bare, without us, in 6 of 7 such storms. mitmproxy 11 does not.
-    workers = [over_http1, over_http2] * 4 if mitmproxy.version.VERSION.startswith("11.") else [over_http1] * 8
+    workers = [over_http1, over_http2] * 4
     with ThreadPoolExecutor(len(workers)) as pool:
         done = [
             pool.submit(worker, stormy, here, random.Random(100 * seed + index), f"storm {seed} {index}", 25)

@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,8 @@ from tests.e2e.lab.proxy import Front
 
 TIMEOUT_SECONDS = 20.0
 Pairs = Sequence[tuple[str, str]]
+Way = Callable[[socket.socket, Front, str, int, Sequence[str]], Any]
+"""Opens what a client speaks through: from a connection to the proxy, for a host, a port and protocols of TLS."""
 
 
 @dataclass
@@ -49,9 +51,17 @@ class Answer:
 
 
 class Connection:
-    """One connection through the proxy; to an https url by CONNECT, unless `absolute`."""
+    """One connection through the proxy; to an https url by CONNECT, unless `absolute` or another way (`ways.py`) is named."""
 
-    def __init__(self, proxy: Front, url: str, *, absolute: bool = False, ca_path: Path | None = None) -> None:
+    def __init__(
+        self,
+        proxy: Front,
+        url: str,
+        *,
+        absolute: bool = False,
+        ca_path: Path | None = None,
+        way: Way | None = None,
+    ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._netloc = parts.netloc
@@ -59,9 +69,11 @@ class Connection:
         self._target = url if not self._tunnel else url[len(f"https://{parts.netloc}") :]
         self._buffer = b""
         self._seen = b""
-        self._socket: socket.socket = socket.create_connection(("127.0.0.1", proxy.port), TIMEOUT_SECONDS)
+        self._socket: Any = socket.create_connection(("127.0.0.1", proxy.port), TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tunnel:
+        if way:
+            self._socket = way(self._socket, proxy, self._host, parts.port or 443, ["http/1.1"])
+        elif self._tunnel:
             self._socket = tunnel(self._socket, proxy, self._host, parts.port or 443, ["http/1.1"], ca_path)
 
     def __enter__(self) -> Self:
@@ -184,16 +196,27 @@ def tunnel(
     plain: socket.socket, proxy: Front, host: str, port: int, protocols: Sequence[str], ca_path: Path | None = None
 ) -> ssl.SSLSocket:
     """CONNECT through the proxy and speak TLS inside, trusting `ca_path` alone: without one, the proxy's own authority."""
-    plain.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n".encode())
+    connect(plain, host, port)
+    return trusting(ca_path or proxy.ca_path, protocols).wrap_socket(plain, server_hostname=host)
+
+
+def connect(opened: Any, host: str, port: int) -> None:
+    """Ask the proxy at the other end for a tunnel."""
+    opened.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nhost: {host}:{port}\r\n\r\n".encode())
     head = b""
     while b"\r\n\r\n" not in head:
-        data = plain.recv(4096)
+        data = opened.recv(4096)
         assert data, f"the proxy closed on CONNECT: {head!r}"
         head += data
     assert head.startswith(b"HTTP/1.1 200"), head
-    context = ssl.create_default_context(cafile=str(ca_path or proxy.ca_path))
-    context.set_alpn_protocols(list(protocols))
-    return context.wrap_socket(plain, server_hostname=host)
+
+
+def trusting(ca_path: Path, protocols: Sequence[str] = ()) -> ssl.SSLContext:
+    """A client's TLS that trusts one authority alone."""
+    context = ssl.create_default_context(cafile=str(ca_path))
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
 
 
 def ask(
@@ -204,8 +227,10 @@ def ask(
     method: str = "POST",
     *,
     absolute: bool = False,
+    way: Way | None = None,
+    target: str | None = None,
 ) -> Answer:
     """One request on a connection of its own."""
-    with Connection(proxy, url, absolute=absolute) as connection:
-        connection.send(body, headers, method)
+    with Connection(proxy, url, absolute=absolute, way=way) as connection:
+        connection.send(body, headers, method, target)
         return connection.answer(method)

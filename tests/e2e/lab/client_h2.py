@@ -13,7 +13,7 @@ import h2.connection
 import h2.errors
 import h2.events
 
-from tests.e2e.lab.client import TIMEOUT_SECONDS, tunnel
+from tests.e2e.lab.client import TIMEOUT_SECONDS, Way, tunnel
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import PATIENCE_SECONDS
 
@@ -44,10 +44,10 @@ class Stream:
 class H2Connection:
     """One connection to `host`; nothing is read unless `until` is called."""
 
-    def __init__(self, proxy: Proxy, host: str, port: int = 8443) -> None:
+    def __init__(self, proxy: Proxy, host: str, port: int = 8443, way: Way = tunnel) -> None:
         plain = socket.create_connection(("127.0.0.1", proxy.port), TIMEOUT_SECONDS)
         self._authority = f"{host}:{port}"
-        self._socket = tunnel(plain, proxy, host, port, ["h2"])
+        self._socket = way(plain, proxy, host, port, ["h2"])
         assert self._socket.selected_alpn_protocol() == "h2"
         self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="latin1"))
         self._h2.initiate_connection()

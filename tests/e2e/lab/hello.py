@@ -11,6 +11,7 @@ from typing import BinaryIO
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from tests.e2e.lab.client import connect
 from tests.e2e.lab.proxy import Proxy
 
 TIMEOUT_SECONDS = 20.0
@@ -22,16 +23,18 @@ FIREFOX: tuple[Sequence[int], Sequence[int]] = ((ECDHE_ECDSA, ECDHE_RSA), (28, 3
 """Cipher suites, and the extensions by which a browser is known."""
 
 
-def issuer(proxy: Proxy, host: str, kind: tuple[Sequence[int], Sequence[int]]) -> str:
-    """Common name of who signed the certificate that this client gets for this host, through the proxy."""
+def issuer(
+    proxy: Proxy, host: str, kind: tuple[Sequence[int], Sequence[int]] = PROGRAM, *, at: str | None = None, straight: bool = False
+) -> str:
+    """Common name of who signed the certificate that this client gets for this host, through the proxy.
+
+    ``at``: the address of the tunnel, where it is not the host itself; ``straight``: without a tunnel, to the proxy itself.
+    """
     with socket.create_connection(("127.0.0.1", proxy.port), TIMEOUT_SECONDS) as plain:
-        plain.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nhost: {host}:443\r\n\r\n".encode())
-        read = plain.makefile("rb")
-        assert read.readline().startswith(b"HTTP/1.1 200")
-        while read.readline().strip():
-            pass
+        if not straight:
+            connect(plain, at or host, 443)
         plain.sendall(hello(host, *kind))
-        return _issuer(_certificate(read))
+        return _issuer(_certificate(plain.makefile("rb")))
 
 
 def hello(host: str, ciphers: Sequence[int], marks: Sequence[int]) -> bytes:

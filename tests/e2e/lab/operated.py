@@ -17,7 +17,7 @@ from tests.e2e.lab.proxy import PROJECT, Ports, Proxy
 from tests.e2e.lab.script import PATIENCE_SECONDS
 
 PAGE = "http://breakwater.internal"
-ROOMS = ("held_stream.py", "hold.py", "self_test.py", "operations", "policies")
+ROOMS = ("held_stream.py", "hold.py", "requirements.py", "self_test.py", "operations", "policies")
 RELOADED = "Loading script"
 UNGUARDED = "traffic is unguarded"
 

@@ -85,8 +85,34 @@ class Web(Proxy):
     def resume(self, flow: Any) -> None:
         self._ask(f"/flows/{flow['id']}/resume", {})
 
+    def replay(self, flow: Any) -> Any:
+        """Press the replay button of a flow and wait for what comes of it; the flow as it is then."""
+        self._ask(f"/flows/{flow['id']}/replay", {})
+
+        def replayed() -> Any:
+            now = self.by_id(flow["id"])
+            return now["is_replay"] == "request" and (now.get("response") or {}).get("timestamp_end")
+
+        until(replayed, "the replay's answer")
+        return self.by_id(flow["id"])
+
+    def duplicate(self, flow: Any) -> Any:
+        """Copy a flow; the copy."""
+        return self.by_id(self._ask(f"/flows/{flow['id']}/duplicate", {}).decode())
+
+    def by_id(self, number: str) -> Any:
+        return next(flow for flow in self.flows() if flow["id"] == number)
+
+    def content(self, flow: Any) -> bytes:
+        """The body of a flow's response, as its page lets a person save it."""
+        return self._ask(f"/flows/{flow['id']}/response/content.data")
+
+    def set(self, **options: object) -> None:
+        """Change options while it runs, as the page's options do."""
+        self._ask("/options", options, "PUT")
+
     def intercept(self, expression: str) -> None:
-        self._ask("/options", {"intercept": expression, "intercept_active": bool(expression)}, "PUT")
+        self.set(intercept=expression, intercept_active=bool(expression))
 
     def _ask(self, path: str, data: object = None, method: str | None = None) -> bytes:
         headers = {"content-type": "application/json"}
