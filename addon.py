@@ -97,7 +97,7 @@ class Breakwater:
         if self.controller is None:
             self.controller = reload.take() or self._start(settings)
         self.controller.log_transitions(self.controller.state.take(settings, time.monotonic()))
-        if self._task:
+        if self._task and ctx.options.server:
             sharing.follow(self.controller)
         return True
 
