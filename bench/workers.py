@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.load import at_once, body, one_by_one, p50, request
@@ -18,7 +19,7 @@ from bench.upstream import BenchUpstream
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.shared_server import SharedServer, free_port
 
-ROUNDS, REQUESTS, LINES = 7, 320, 16
+ROUNDS, REQUESTS, LINES = 9, 480, 16
 FRONT = """global
     maxconn 4096
 defaults
@@ -44,8 +45,17 @@ def front(folder: Path, ports: list[int]) -> tuple[subprocess.Popen[bytes], int]
     return subprocess.Popen([program, "-db", "-f", str(config)], stderr=subprocess.DEVNULL), port
 
 
-async def rates(workers: tuple[int, ...]) -> dict[str, float]:
-    """Requests a second, in turns, by what they went through."""
+def busy_seconds(processes: Iterable[int]) -> float:
+    """Seconds of CPU that these processes have taken so far, Linux only."""
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def rates(workers: tuple[int, ...]) -> dict[str, tuple[float, float, float]]:
+    """By what they went through: requests a second, in turns, and milliseconds of CPU a request, of all proxies and of HAProxy."""
     upstream = BenchUpstream()
     await upstream.start()
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -58,18 +68,24 @@ async def rates(workers: tuple[int, ...]) -> dict[str, float]:
                 await asyncio.to_thread(proxy.start)
             small = request("bench.test", "small", body())
             ports = {"1, without HAProxy": proxies[0].port}
+            before: dict[str, list[int]] = {"1, without HAProxy": []}
             for count in workers:
                 process, port = front(folder, [proxy.port for proxy in proxies[:count]])
                 fronts.append(process)
                 ports[f"{count} behind HAProxy"] = port
+                before[f"{count} behind HAProxy"] = [process.pid]
             await asyncio.sleep(1)
             for port in (*(proxy.port for proxy in proxies), *ports.values()):
                 await one_by_one(port, small, 100)
-            taken: dict[str, list[float]] = {words: [] for words in ports}
+            taken: dict[str, list[tuple[float, float, float]]] = {words: [] for words in ports}
             for _ in range(ROUNDS):
                 for words, port in ports.items():
-                    taken[words].append(await at_once(port, small, REQUESTS, LINES))
-            return {words: p50(values) for words, values in taken.items()}
+                    ours, theirs = [proxy.process.pid for proxy in proxies], before[words]
+                    began = busy_seconds(ours), busy_seconds(theirs)
+                    rate = await at_once(port, small, REQUESTS, LINES)
+                    spent, passed = busy_seconds(ours) - began[0], busy_seconds(theirs) - began[1]
+                    taken[words].append((rate, spent * 1000 / REQUESTS, passed * 1000 / REQUESTS))
+            return {words: tuple(p50(list(one)) for one in zip(*rows, strict=True)) for words, rows in taken.items()}  # type: ignore[misc]
         finally:
             for process in fronts:
                 process.terminate()
@@ -83,9 +99,10 @@ async def rates(workers: tuple[int, ...]) -> dict[str, float]:
 def main() -> None:
     print(f"requests a second at {LINES} at once, small JSON; {os.cpu_count()} cores, load and upstream on them too")
     found = asyncio.run(rates((1, 2, 3)))
-    first = next(iter(found.values()))
-    for words, rate in found.items():
-        print(f"{words:<24} {rate:7.0f}  {rate / first:5.2f}")
+    first, _, _ = next(iter(found.values()))
+    print(f"{'':<24} {'a second':>9} {'ratio':>6} {'CPU ms a request':>17} {'of HAProxy':>11}")
+    for words, (rate, ours, theirs) in found.items():
+        print(f"{words:<24} {rate:9.0f} {rate / first:6.2f} {ours:17.2f} {theirs:11.2f}")
 
 
 if __name__ == "__main__":

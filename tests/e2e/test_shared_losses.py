@@ -24,6 +24,7 @@ Fleet = Callable[..., list[Proxy]]
 ANSWER = streamed(anthropic("one"))
 LONG = {"open_seconds": 30}
 SLOWEST_SECONDS = 0.5
+"""That the loss may add to the slowest request of all, whatever else this machine does."""
 LOST, BACK = "is not to be used", "is back"
 
 
@@ -60,18 +61,19 @@ def test_without_the_server_each_goes_on_and_all_meet_again(
     for number in range(2):
         send(one, here, f"before {number}")
     wait_for(lambda: strikes(two, here) == 2, "two strikes were not heard")
+    usual = timed(two, there, 40)
     LOSSES[name][0](server)
     slowest = timed(two, there, 40)
     here.then(CHALLENGE)
     began = time.monotonic()
     assert send(two, here, "the last strike").status == 529
-    assert max(slowest, time.monotonic() - began) < SLOWEST_SECONDS
+    assert max(slowest, time.monotonic() - began) < usual + SLOWEST_SECONDS
     assert state(two, here) == "open", "what was known here was lost"
     for proxy in (one, two):
         if name != "is full":  # a proxy that writes nothing need not notice
             wait_for(lambda proxy=proxy: connection(proxy) == "alone", "nobody noticed")  # type: ignore[misc]
     wait_for(lambda: connection(two) == "alone", "it did not notice")
-    assert timed(two, here, 10) < SLOWEST_SECONDS
+    assert timed(two, here, 10) < usual + SLOWEST_SECONDS
     LOSSES[name][1](server)
     settle(here, one, two, to="open")
     wait_for(lambda: connection(one) == connection(two) == "connected", "they never met again")
@@ -101,10 +103,11 @@ def test_a_probe_waits_for_a_hanging_server_no_longer_than_a_moment(fleet: Fleet
     for number in range(3):
         send(one, here, f"strike {number}")
     settle(here, one, to="half_open")
+    usual = timed(one, place().always(ANSWER), 20)
     server.hang()
     began = time.monotonic()
     assert send(one, here, "the probe").status == 200
-    assert time.monotonic() - began < SLOWEST_SECONDS
+    assert time.monotonic() - began < usual + SLOWEST_SECONDS
     assert state(one, here) == "closed"
 
 
