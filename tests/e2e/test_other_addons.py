@@ -168,7 +168,7 @@ def test_an_answer_of_server_replay_is_judged_and_nothing_counts_as_sent(
     bare = proxies.fresh(addon=False, options=[f"save_stream_file={saved}"]).start()
     assert send(bare, here.url(MESSAGES)).status == 200
     bare.stop()
-    proxy = proxies.fresh({"upstreams": upstream_rows(), **CONFIG}, options=[f"server_replay={saved}"]).start()
+    proxy = proxies.fresh({"upstreams": upstream_rows(), **CONFIG}, options=[f"server_replay={saved}", "keepserving=true"]).start()
     try:
         answer = send(proxy, here.url(MESSAGES))
         assert (answer.status, answer.retry_after) == (529, 1)
