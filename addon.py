@@ -22,7 +22,7 @@ from requirements import missing, needed
 with needed():
     import held_stream
     import hold
-    from operations import content_view, demo, lines, page, page_site, reload, startup
+    from operations import content_view, demo, lines, page, page_site, reload, sharing, startup
     from operations.backtest import Backtest
     from operations.clock import clock
     from operations.commands import Commands, act, is_killed, settle_killed, settle_left
@@ -97,6 +97,8 @@ class Breakwater:
             self.controller = reload.take() or self._start(settings)
         self.controller.log_transitions(self.controller.state.take(settings, clock().now))
         self.controller.waiting.look()
+        if self._task and ctx.options.server:
+            sharing.follow(self.controller)
         return True
 
     def _start(self, settings: Settings) -> Controller:
@@ -119,6 +121,7 @@ class Breakwater:
         if ctx.options.server:
             startup.warn()
             logger.info("%s", lines.start(self.controller))
+            sharing.follow(self.controller)
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
 
@@ -160,6 +163,8 @@ class Breakwater:
         if self._demo_address:
             reload.keep(self._demo.stop())
         content_view.unregister()
+        if self.controller and self.controller.shared:
+            sharing.leave(self.controller)
         controller, self.controller = self.controller, None
         if controller and ctx.options.server:
             controller.save(_state_path(controller.state.settings), tries=LOCK_TRIES)

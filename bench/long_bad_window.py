@@ -12,12 +12,13 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from policies.breaker import Breaker, tell
+from policies.breaker import tell
 from policies.hurdles import Refusal, Refused
 from policies.patience import NODE_SECONDS, Patience
 from policies.queue import Asking, Place, Standing
 from policies.refusal_memory import RefusalMemory
 from policies.settings import BreakerSettings, QueueSettings
+from policies.shared import SharedBreaker
 from policies.turns import Line
 
 HOURS = 2
@@ -83,7 +84,7 @@ class World:
     def __init__(self, guard: str, upstream: Upstream, dice: random.Random, until: float = math.inf) -> None:
         self.guard, self.upstream, self.dice, self.until = guard, upstream, dice, until
         self.now, self.tally = 0.0, Tally()
-        self.breaker = Breaker(BreakerSettings(), 59, upstream="zai")
+        self.breaker = SharedBreaker(BreakerSettings(), 59, upstream="zai")
         seconds = 280.0 if guard == "queue" else 0.0
         self.seconds = seconds
         concurrency = "learn" if guard == "queue" else "off"

@@ -18,6 +18,7 @@ from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
 from operations.notify import Notifier
+from operations.shared_state import SharedState
 from operations.state_file import StateFile
 from operations.status import DecisionRow, decision_row
 from operations.timeline import Timeline
@@ -59,6 +60,8 @@ class Controller:
         self.unsaved = False
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
+        self.shared: SharedState | None = None
+        """Follows the settings while the proxy runs (operations/sharing.py)."""
         self.waiting = Waiting(self.state.line, self.counters.waited, self.fault)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
         self.notify = Notifier(lambda: self.state.settings)

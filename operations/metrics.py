@@ -11,7 +11,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from operations.series import SERIES
+from operations.series import CONNECTED, SERIES
 from policies.kinds import Kind, Reason
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class Counters:
         self._holds = _Children(self._make(Histogram, "breakwater_hold_seconds", buckets=HOLD_BUCKETS))
         self._waits = _Children(self._make(Histogram, "breakwater_queue_seconds", buckets=WAIT_BUCKETS))
         self._left = self._counter("breakwater_queue_left_total", LEFT)
+        self._losses = self._counter("breakwater_shared_losses_total")
         self._faults = self._counter("breakwater_faults_total", FAULTS)
 
     def _make(self, kind: Callable[..., Measure], name: str, **options: object) -> Measure:
@@ -163,6 +164,10 @@ class Counters:
 
     def fault(self, kind: str) -> None:
         self._faults[kind,].inc()
+
+    def lost(self, server: str) -> None:
+        """The server of the shared state was lost."""
+        self._losses[server,].inc()
 
     def held(self, upstream: str, seconds: float) -> None:
         """Response headers were held for so long before they went out."""
@@ -204,6 +209,8 @@ def render(status: Status, accept: str = "") -> tuple[str, bytes]:
         for row in table.rows:
             if table.title == "waiting":
                 gauges["breakwater_queue_waiting"].labels(row[0]).inc()
+            elif table.title == "shared":
+                gauges["breakwater_shared_connected"].labels(row[0]).set(row[1] == CONNECTED)
             else:
                 smallest = gauges["breakwater_concurrency_limit"].labels(row[0])
                 smallest.set(min(float(row[3]), limits.setdefault(row[0], float("inf"))))

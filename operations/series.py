@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CONNECTED = "connected"
+"""Of the server of a shared state."""
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -52,6 +55,10 @@ SERIES = (
            "Refusals that are remembered now."),
     Series("breakwater_windows_learnt", "gauge", ("upstream",), "windows",
            "Context windows learnt from overflow texts and still valid."),
+    Series("breakwater_shared_connected", "gauge", ("server",), "0 or 1",
+           "1 while state is shared over this server, 0 while it is lost; without `shared:` there is none."),
+    Series("breakwater_shared_losses_total", "counter", ("server",), "losses",
+           "Times that the server of the shared state was lost."),
     Series("breakwater_faults_total", "counter", ("kind",), "faults",
            "Faults of the addon's own; each let its traffic through unchanged."),
 )  # fmt: skip

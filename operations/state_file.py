@@ -79,6 +79,12 @@ class StateFile:
         self._known = saved_rows.seen_in(saved)
         return saved
 
+    def rekey(self, key: bytes) -> None:
+        """Keep another key of the hashes: the one that is shared with proxies elsewhere."""
+        self.key = key
+        with _locked(self.path, LOCK_TRIES):
+            save(self.path, msgspec.structs.replace(load(self.path)[0], key=key.hex()))
+
     def save(self, state: State, *, tries: int = 1) -> bool:
         """Merge the state into the file and take up what others left there; False where it has to be tried again."""
         if not self.path:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from operations.clock import clock
 from operations.metrics import Counters, Counts
+from operations.series import CONNECTED
 from operations.timeline import Bar
 from operations.version import VERSION
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
@@ -198,7 +199,7 @@ def status_of(controller: Controller) -> Status:
 
 
 def _tables(controller: Controller, now: float) -> tuple[Table, ...]:
-    """Who waits and for what, and which limits were learnt."""
+    """The server that is shared, who waits and for what, and which limits were learnt."""
     line = controller.state.line
     waits = tuple(
         (place.asking.upstream, place.asking.model, told.why if (told := line.why(place, now)) else "",
@@ -209,7 +210,10 @@ def _tables(controller: Controller, now: float) -> tuple[Table, ...]:
         (row.key.upstream, row.key.account[:ACCOUNT_DIGITS], row.key.model, row.limit, row.under_way)
         for row in line.limits.listed(now)
     )
+    shared = controller.shared
+    rows = ((shared.url, CONNECTED if shared.connected else "alone", shared.trouble),) if shared else ()
     return (
+        Table("shared", ("server", "connection", "why"), rows),
         Table("waiting", ("upstream", "model", "reason", "waited", "longest"), waits),
         Table("limits", ("upstream", "account", "model", "slots", "under_way"), limits),
     )

@@ -6,9 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from itertools import count
 
-from policies.breaker import Breaker, Transition
+from policies.breaker import Transition
 from policies.saved import OpenBreaker
 from policies.settings import BreakerSettings, Settings
+from policies.shared import Link, SharedBreaker
 
 
 class Breakers:
@@ -17,25 +18,28 @@ class Breakers:
     def __init__(self, settings: Settings, limit: int = 10_000) -> None:
         self._limit = limit
         self._serials = count(1)
-        self._breakers: OrderedDict[tuple[str, str], Breaker] = OrderedDict()
+        self._link: Link | None = None
+        self._unshared = ""
+        self._breakers: OrderedDict[tuple[str, str], SharedBreaker] = OrderedDict()
         self._take(settings)
 
-    def of(self, upstream: str, account: str) -> Breaker:
+    def of(self, upstream: str, account: str) -> SharedBreaker:
         """The breaker that a request of this account meets; made where there is none yet."""
         settings = self._settings_of(upstream)
         key = (upstream, account if settings.scope == "account" else "")
         breaker = self._breakers.get(key)
         if breaker is None:
-            breaker = Breaker(settings, self._cap, upstream=upstream, account=key[1], serials=self._serials)
+            breaker = SharedBreaker(settings, self._cap, upstream=upstream, account=key[1], serials=self._serials)
+            breaker.link = self._link_of(upstream)
             self._make_room()
             self._breakers[key] = breaker
         self._breakers.move_to_end(key)
         return breaker
 
-    def all(self) -> tuple[Breaker, ...]:
+    def all(self) -> tuple[SharedBreaker, ...]:
         return tuple(self._breakers.values())
 
-    def named(self, upstream: str) -> tuple[Breaker, ...]:
+    def named(self, upstream: str) -> tuple[SharedBreaker, ...]:
         """Breakers that a command for this upstream is for: its own, or each account's that there is."""
         if self._settings_of(upstream).scope == "upstream":
             return (self.of(upstream, ""),)
@@ -53,6 +57,17 @@ class Breakers:
                 transitions.append(transition)
         return transitions
 
+    def share(self, link: Link | None, without: str = "") -> None:
+        """Share every breaker over this link, but for one upstream's; or none any more."""
+        self._link, self._unshared = link, without
+        for breaker in self.all():
+            breaker.link = self._link_of(breaker.upstream)
+            breaker.alone()
+
+    def shared(self, upstream: str, account: str) -> SharedBreaker | None:
+        """The breaker that another process speaks of; None where its scope is another here."""
+        return self.of(upstream, account) if (self._settings_of(upstream).scope == "account") == bool(account) else None
+
     def dump(self, wall: float, now: float) -> list[OpenBreaker]:
         """Rows of the breakers that are not closed; ``wall`` is the wall clock in seconds."""
         return [row for breaker in self.all() if (row := breaker.dump(wall, now))]
@@ -61,14 +76,17 @@ class Breakers:
         """Open what was open; the number of rows taken. A row of another scope is left out."""
         taken = 0
         for row in rows:
-            if (self._settings_of(row.upstream).scope == "account") == bool(row.account):
-                taken += self.of(row.upstream, row.account).load(row, wall, now)
+            if breaker := self.shared(row.upstream, row.account):
+                taken += breaker.load(row, wall, now)
         return taken
 
     def _take(self, settings: Settings) -> None:
         self._cap = settings.retry_after.cap
         self._default = settings.breaker
         self._own = {upstream.name: upstream.breaker for upstream in settings.upstreams if upstream.breaker}
+
+    def _link_of(self, upstream: str) -> Link | None:
+        return None if upstream == self._unshared else self._link
 
     def _settings_of(self, upstream: str) -> BreakerSettings:
         return self._own.get(upstream, self._default)

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policies.breaker import Breaker, BreakerState, Permit, Transition
+from policies.breaker import BreakerState, Permit, Transition
 from policies.concurrency import Limits
 from policies.kinds import Reason
 from policies.queue import Asking, Place
 from policies.settings import Concurrency
+from policies.shared import SharedBreaker
 from policies.slow_start import SlowStart
 from policies.stated_waits import StatedWaits
 
@@ -68,14 +69,14 @@ class Block:
 class Hurdles:
     """The hurdles before all upstreams. Every ``now`` is in seconds of one monotonic clock."""
 
-    def __init__(self, breaker_of: Callable[[str, str], Breaker], concurrency_of: Callable[[str], Concurrency]) -> None:
+    def __init__(self, breaker_of: Callable[[str, str], SharedBreaker], concurrency_of: Callable[[str], Concurrency]) -> None:
         self.breaker_of = breaker_of
         self.limits = Limits(concurrency_of)
         self.queued = True
         """Whether anybody waits at all; where not, only breaker and slots are asked."""
         self._stated = StatedWaits()
         self._starts: OrderedDict[tuple[str, ...], SlowStart] = OrderedDict()
-        self._under_way: dict[Place, Breaker] = {}
+        self._under_way: dict[Place, SharedBreaker] = {}
 
     def block(self, place: Place, now: float, *, main_waits: bool, main_came: float) -> Block | None:
         """What keeps a request here now, None where it may go."""
@@ -85,7 +86,8 @@ class Hurdles:
         stated = self._stated.standing(asking.key, now) if self.queued else None
         if stated is not None:
             return Block(Reason.STATED_WAIT, stated.until, tells=stated.told)
-        return self._breaker_blocks(asking, now, main_waits, main_came) or self._room_lacks(asking, now)
+        blocks = self._breaker_blocks(asking, now, main_waits, main_came) or self._room_lacks(asking, now)
+        return blocks or self._others_are_asked(asking, now)
 
     def _breaker_blocks(self, asking: Asking, now: float, main_waits: bool, main_came: float) -> Block | None:
         breaker = self.breaker_of(asking.upstream, asking.account)
@@ -105,6 +107,11 @@ class Hurdles:
             return Block(Reason.NO_SLOT, self.limits.changes_at(asking.key, now))
         return None
 
+    def _others_are_asked(self, asking: Asking, now: float) -> Block | None:
+        """A probe is one over all that share a breaker: nothing else keeps it here, so the others are asked now."""
+        until = self.breaker_of(asking.upstream, asking.account).asks_until(now)
+        return None if until is None else Block(Reason.PROBE_OUT, until)
+
     def take(self, place: Place, now: float) -> None:
         """Permit, room and slot, for a request that nothing blocks."""
         asking = place.asking
@@ -113,7 +120,7 @@ class Hurdles:
         assert isinstance(permit, Permit), "a blocked request had its turn"
         place.permit, self._under_way[place] = permit, breaker
         if permit.probe:
-            self._starts.setdefault((breaker.upstream, breaker.account), SlowStart()).begin()
+            self.begin_slowly((breaker.upstream, breaker.account))
         for start in self._starts_of(asking):
             start.sent(place.number, now)
         self.limits.sent(asking.key, place.number, now)
@@ -161,6 +168,9 @@ class Hurdles:
         self.limits.release(upstream)
         for name in [name for name in self._starts if name[0] == upstream]:
             del self._starts[name]
+
+    def begin_slowly(self, name: tuple[str, ...]) -> None:
+        self._starts.setdefault(name, SlowStart()).begin()
 
     def _begin(self, name: tuple[str, ...], call: int) -> None:
         self._starts.setdefault(name, SlowStart()).refused(call)

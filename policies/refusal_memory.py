@@ -30,7 +30,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class Entry:
     refusal: Remembered
     """As it began: ``left`` is its whole length."""
     until: float
@@ -44,11 +44,11 @@ class _Entry:
         return replace(self.refusal, left=self.until - now)
 
 
-def _lasting(refusal: Remembered, now: float) -> _Entry:
-    return _Entry(refusal, now + refusal.left, now + refusal.left)
+def _lasting(refusal: Remembered, now: float) -> Entry:
+    return Entry(refusal, now + refusal.left, now + refusal.left)
 
 
-_Key = tuple[str, str]
+Key = tuple[str, str]
 
 
 class RefusalMemory:
@@ -59,8 +59,8 @@ class RefusalMemory:
 
     def __init__(self, limit: int = 10_000) -> None:
         self._limit = limit
-        self._requests: OrderedDict[_Key, _Entry] = OrderedDict()
-        self._accounts: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._requests: OrderedDict[Key, Entry] = OrderedDict()
+        self._accounts: OrderedDict[Key, Entry] = OrderedDict()
         self._per_account: Counter[str] = Counter()
 
     def any_for(self, account: str, now: float | None = None) -> bool:
@@ -123,7 +123,7 @@ class RefusalMemory:
         wait = tell(first * 2**rounds if own is None else own, cap)
         until = last.until if last and last.until > now else now + wait
         standing = Remembered("wait", wait, upstream, model, code)
-        self._remember(key, _Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
+        self._remember(key, Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
         return wait
 
     def answered(self, account: str, digest: str) -> None:
@@ -214,14 +214,14 @@ class RefusalMemory:
             taken += 1
         return taken
 
-    def _request(self, key: _Key, now: float) -> _Entry | None:
+    def _request(self, key: Key, now: float) -> Entry | None:
         entry = self._requests.get(key)
         if entry is not None and entry.forget_at <= now:
             self._forget(key)
             return None
         return entry
 
-    def _remember(self, key: _Key, entry: _Entry, now: float) -> None:
+    def _remember(self, key: Key, entry: Entry, now: float) -> None:
         self._sweep(now)
         if key not in self._requests:
             self._per_account[key[0]] += 1
@@ -230,7 +230,7 @@ class RefusalMemory:
         while len(self._requests) > self._limit:
             self._forget(next(iter(self._requests)))
 
-    def _forget(self, key: _Key) -> None:
+    def _forget(self, key: Key) -> None:
         if self._requests.pop(key, None) is None:
             return
         self._per_account[key[0]] -= 1
@@ -251,6 +251,6 @@ class RefusalMemory:
             del self._accounts[blocked]
 
 
-def _elsewhere(entry: _Entry, upstream: str | None) -> bool:
+def _elsewhere(entry: Entry, upstream: str | None) -> bool:
     """Tell whether both upstreams are known and differ."""
     return bool(upstream and entry.refusal.upstream and entry.refusal.upstream != upstream)

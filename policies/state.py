@@ -9,13 +9,12 @@ from policies.breaker import Breaker, Transition
 from policies.breakers import Breakers
 from policies.calls import Call
 from policies.refusal.recogniser import Recogniser
-from policies.refusal_memory import RefusalMemory
 from policies.replays import Replays, Sessions
 from policies.request.surfaces import Surfaces
 from policies.research.evidence import Evidence
 from policies.settings import Concurrency, ReplaySettings, Settings
+from policies.shared_rows import SharedRefusals, SharedWindows
 from policies.turns import Line
-from policies.windows import Windows
 
 
 @dataclass
@@ -26,10 +25,10 @@ class State:
     surfaces: Surfaces
     recogniser: Recogniser
     breakers: Breakers
-    windows: Windows
+    windows: SharedWindows
     key: bytes = field(repr=False)
     """Of the hashes: at most 64 bytes, kept over restarts."""
-    refusals: RefusalMemory = field(default_factory=RefusalMemory)
+    refusals: SharedRefusals = field(default_factory=SharedRefusals)
     replays: Replays = field(default_factory=Replays)
     sessions: Sessions = field(default_factory=Sessions)
     evidence: Evidence = field(default_factory=Evidence)
@@ -54,7 +53,7 @@ class State:
             surfaces=Surfaces(settings.upstreams),
             recogniser=Recogniser(settings.signatures),
             breakers=Breakers(settings),
-            windows=Windows(settings.windows),
+            windows=SharedWindows(settings.windows),
             key=key,
             evidence=Evidence(key=key),
         )

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from policies.breaker import Breaker, Transition
+from policies.breaker import Transition
 from policies.concurrency import Key, Limits
 from policies.hurdles import Block, Hurdles, Refusal, Refused
 from policies.kinds import Reason
 from policies.queue import CROWDED_AT_MOST, Asking, Move, Place, Queue, Returning, Standing, Told
 from policies.settings import Concurrency, QueueSettings
+from policies.shared import SharedBreaker
 
 UNKNOWN_LEFT = 5.0
 """Seconds to tell where nothing says when there is room."""
@@ -48,7 +49,7 @@ class Line:
     def __init__(
         self,
         settings: QueueSettings,
-        breaker_of: Callable[[str, str], Breaker],
+        breaker_of: Callable[[str, str], SharedBreaker],
         concurrency_of: Callable[[str], Concurrency],
     ) -> None:
         """``breaker_of`` an upstream and account; ``concurrency_of`` an upstream."""
@@ -166,6 +167,10 @@ class Line:
 
     def waiting(self) -> tuple[Place, ...]:
         return tuple(self._waiting)
+
+    def begin_slowly(self, upstream: str, account: str) -> None:
+        """Another process's probe closed a shared breaker: here too one goes first."""
+        self._hurdles.begin_slowly((upstream, account))
 
     # -- by hand ------------------------------------------------------------------------------------------------------
 

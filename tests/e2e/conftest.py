@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.lab import fleet as lab
 from tests.e2e.lab.certificates import Authority
 from tests.e2e.lab.installed import Home, build_wheel, install
 from tests.e2e.lab.line import LONG, ONE, PERMITS, QUEUED
 from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Place
+from tests.e2e.lab.shared_server import SharedServer
 from tests.e2e.lab.upstream import Upstream
 
 FAMILIES = {
@@ -144,6 +146,34 @@ def many() -> Iterator[ThreadPoolExecutor]:
 def bare(proxies: Proxies) -> Proxy:
     """mitmproxy without the addon, streaming server-sent events."""
     return proxies(addon=False, scripts=(LAB / "streaming.py",))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[SharedServer]:
+    """A Redis server of the test's own."""
+    running = SharedServer(tmp_path / "redis").start()
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def fleet(proxies: Proxies, server: SharedServer) -> Iterator[Callable[..., list[Proxy]]]:
+    """Starts proxies that share the server, and waits until they do."""
+    started: list[Proxy] = []
+
+    def start(number: int = 2, *, joined: bool = True, **config: Any) -> list[Proxy]:
+        new = [proxies.fresh({**lab.SHORT, "shared": server.url, **config}) for _ in range(number)]
+        started.extend(new)
+        for proxy in new:
+            proxy.start()
+        if joined:
+            lab.wait_for(lambda: all(lab.connection(proxy) == "connected" for proxy in new), "one never joined")
+        return new
+
+    yield start
+    for proxy in started:
+        proxy.end()
+        proxy.assert_quiet()
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,7 @@ def full_status() -> Status:
     counters.held("zai", 0.3)
     counters.held("zai", 500)
     counters.waited("zai", "sent", 12.0)
+    counters.lost("redis://127.0.0.1:6379/0")
     return Status(
         1000.0,
         "0.1.0",
@@ -36,6 +37,7 @@ def full_status() -> Status:
         windows=(WindowRow("zai", "glm-5", 202745), WindowRow("zai", "glm-5.1", 202745)),
         refusals=(RefusalRow("wait", "zai", "ab", 3.0), RefusalRow("wait", "zai", "cd", 3.0)),
         tables=(
+            Table("shared", ("server", "connection", "why"), (("redis://127.0.0.1:6379/0", "connected", ""),)),
             Table("waiting", ("upstream", "model"), (("zai", "glm-5"), ("zai", "glm-5"))),
             Table("limits", ("upstream", "account", "model", "slots"), (("zai", "a", "m", 3), ("zai", "b", "m", 2))),
         ),

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from policies import hurdles
-from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
+from policies.breaker import LEASE_SECONDS, BreakerState
 from policies.hurdles import Refusal, Refused
 from policies.kinds import Reason
 from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing
 from policies.settings import BreakerSettings, Concurrency, QueueSettings
+from policies.shared import SharedBreaker
 from policies.turns import Line
 
 CHALLENGE = Refusal(Refused.CHALLENGE)
@@ -23,7 +24,7 @@ class Lab:
 
     def __init__(self, concurrency: Concurrency = "learn", **settings: Any) -> None:
         self.now = 1000.0
-        self.breaker = Breaker(BreakerSettings(), 59, upstream="zai")
+        self.breaker = SharedBreaker(BreakerSettings(), 59, upstream="zai")
         self.line = Line(QueueSettings(**settings), lambda *_: self.breaker, lambda _: concurrency)
 
     def comes(self, name: str, **more: Any) -> Place:

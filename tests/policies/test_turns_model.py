@@ -8,12 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
+from policies.breaker import LEASE_SECONDS, BreakerState
 from policies.concurrency import KEPT_SECONDS, Key
 from policies.hurdles import Refusal, Refused
 from policies.kinds import Reason
 from policies.queue import Asking, Place, Standing
 from policies.settings import BreakerSettings, Concurrency, QueueSettings
+from policies.shared import SharedBreaker
 from policies.turns import Line
 
 WAITS = st.one_of(st.sampled_from([0.0, 0.2, 1.0, 5.0, 25.0, 59.0, 60.0, LEASE_SECONDS]), st.floats(0, 100, allow_nan=False))
@@ -31,7 +32,7 @@ class LineMachine(RuleBasedStateMachine):
     )
     def start(self, concurrency: Concurrency, seconds: float, size: int) -> None:
         self.now = 1000.0
-        self.breaker = Breaker(BreakerSettings(), 59, upstream="zai")
+        self.breaker = SharedBreaker(BreakerSettings(), 59, upstream="zai")
         self.concurrency, self.seconds, self.size = concurrency, seconds, size
         self.line = Line(QueueSettings(seconds=seconds, size=size), lambda *_: self.breaker, lambda _: concurrency)
         self.places: list[Place] = []

@@ -1,0 +1,100 @@
+"""A real redis-server on a port of its own, that can be stopped, filled, emptied and asked."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
+needs_server = pytest.mark.skipif(PROGRAM is None, reason="no redis-server here: apt-get install redis-server")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class SharedServer:
+    """One server with an empty state; `password` is what `ask` and `url` use."""
+
+    def __init__(self, folder: Path, *options: str, password: str = "") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._options, self.password = folder, options, password
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        who = f"default:{self.password}@" if self.password else ""
+        return f"redis://{who}127.0.0.1:{self.port}/0"
+
+    def start(self) -> SharedServer:
+        assert PROGRAM
+        command = [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        command += ["--dir", str(self._folder), *(("--requirepass", self.password) if self.password else ()), *self._options]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 20
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), 1):
+                    return self
+            except OSError:
+                assert time.monotonic() < until, "redis-server does not listen"
+                time.sleep(0.02)
+
+    def ask(self, *words: str) -> Any:
+        import redis
+
+        client = redis.Redis(port=self.port, password=self.password or None, decode_responses=True, socket_timeout=5)
+        try:
+            return client.execute_command(*words)  # type: ignore[no-untyped-call]
+        finally:
+            client.close()
+
+    def everything(self) -> str:
+        """All keys and values, and what the server remembers of commands."""
+        found: list[str] = []
+        for key in self.ask("KEYS", "*"):
+            kind = self.ask("TYPE", key)
+            value = self.ask("GET", key) if kind == "string" else self.ask("ZRANGE", key, "0", "-1", "WITHSCORES")
+            found.append(f"{key} {value}")
+        return "\n".join(sorted(found))
+
+    def watch(self, seconds: float) -> list[str]:
+        """Every command that comes within so many seconds."""
+        with socket.create_connection(("127.0.0.1", self.port), 5) as client:
+            client.sendall(b"MONITOR\r\n")
+            until, data = time.monotonic() + seconds, b""
+            while (left := until - time.monotonic()) > 0:
+                client.settimeout(left)
+                try:
+                    data += client.recv(65536)
+                except TimeoutError:
+                    break
+        return data.decode("utf-8", "replace").splitlines()
+
+    def hang(self) -> None:
+        assert self.process
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self.process
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        assert self.process
+        self.process.kill()
+        self.process.wait(10)
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.go_on()
+            self.kill()
