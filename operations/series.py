@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series: a row of the README's table."""
+    """One series: a row of the table in docs/metrics.md."""
 
     name: str
     type: str
