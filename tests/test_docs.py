@@ -13,6 +13,7 @@ from operations.annotations import PASSED_REFUSAL, REFUSED_HERE, REPLACED, RESEN
 from policies.kinds import Reason
 from policies.patience import ROWS
 from policies.request.surfaces import BUILT_IN
+from policies.settings_file import parse
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(path for path in (ROOT, ROOT / "docs") for path in path.glob("*.md"))
@@ -114,6 +115,13 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     said = subprocess.run([ANALYZE, "--man=no", "verify", here], capture_output=True, text=True, check=False, timeout=60)
     assert "breakwater.service" not in said.stderr, said.stderr
     assert said.returncode == 0, said.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_in_the_pages_are_taken(page: Path) -> None:
+    for kind, block in FENCED.findall(text(page)):
+        if kind == "yaml" and "scrape_configs" not in block:
+            parse(block, page.name, {}, BUILT_IN)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
