@@ -14,13 +14,14 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab.installed import OF_PROXIES, free_port, wait_for
+from tests.e2e.lab.installed import OF_PROXIES, free_port
 from tests.e2e.lab.proxy import PROJECT
 
 BLOCK = re.compile(r"<!-- (stays|says|not run): (.*?) -->\n```sh\n(.*?)```", re.DOTALL)
@@ -94,8 +95,10 @@ class Newcomer:
             process = self._running = subprocess.Popen(
                 self.typed(block), cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
-        wait_for(lambda: block.words in self._log.read_text() or process.poll() is not None, block.script)
-        assert process.poll() is None, f"{block.script}\n{self._log.read_text()}"
+        until = time.monotonic() + SECONDS
+        while block.words not in self._log.read_text():
+            assert process.poll() is None and time.monotonic() < until, f"{block.script}\n{self._log.read_text()}"  # noqa: PT018
+            time.sleep(0.05)
 
     def ends(self) -> None:
         if self._running is None:
