@@ -65,6 +65,9 @@ class StateFile:
         """What was kept, empty at a first start. ``create``: write a fresh key at once, so that a second proxy takes it too."""
         if not self.path:
             return Saved()
+        if create:  # on a fresh machine mitmproxy makes its folder later
+            with contextlib.suppress(OSError, ValueError, RuntimeError):
+                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path, LOCK_TRIES) if create else contextlib.nullcontext(NO_LOCKS) as lock:
             if create and lock == NO_LOCKS:
                 self._say(f"{self.path}: no file locks here; give each proxy a state_path of its own", logging.INFO)
