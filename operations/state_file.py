@@ -293,11 +293,8 @@ def _words(error: Exception) -> str:
     return " ".join(words.split()) or type(error).__name__
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the new name last through a power cut, where the system can."""
-    with contextlib.suppress(OSError):
+def _sync_directory(directory: Path) -> None:  # so that the new name lasts through a power cut
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        stack.callback(os.close, descriptor)
+        os.fsync(descriptor)
