@@ -181,8 +181,10 @@ def test_a_long_answer_is_cut_with_a_word_about_it() -> None:
 
 @given(st.sampled_from([*map(str, Wire), "", "unheard-of"]), st.binary(max_size=200))
 def test_no_bytes_make_it_raise(wire: str, body: bytes) -> None:
-    assemble(wire, body)
-    assemble(wire, b"data: " + body + b"\n\n")
+    for data in (body, b"data: " + body + b"\n\n"):
+        text = assemble(wire, data)
+        assert isinstance(text, str)
+        assert len(text) <= 3 * len(data)
 
 
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5))
@@ -223,7 +225,10 @@ TYPES = st.sampled_from(
 
 @given(st.sampled_from(list(Wire)), st.dictionaries(NAMES, SHAPES, max_size=4), TYPES)
 def test_no_shape_makes_it_raise(wire: str, value: dict[str, Any], kind: str) -> None:
-    assemble(wire, stream({**value, "type": kind}))
+    data = stream({**value, "type": kind})
+    text = assemble(wire, data)
+    assert isinstance(text, str)
+    assert len(text) <= 3 * len(data)
 
 
 def test_the_answers_of_the_corpus_are_texts_and_its_challenges_are_not() -> None:

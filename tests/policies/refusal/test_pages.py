@@ -216,12 +216,12 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60))
 def test_no_page_raises(parts: list[str]) -> None:
-    pages.challenge(Head(200), b"<html>" + "".join(parts).encode())
+    assert pages.challenge(Head(200), b"<html>" + "".join(parts).encode()) in {None, *pages.ROWS}
 
 
 @given(st.binary(max_size=400))
 def test_no_bytes_raise(data: bytes) -> None:
-    pages.challenge(Head(405), b"<" + data)
+    assert pages.challenge(Head(405), b"<" + data) in {None, *pages.ROWS}
 
 
 @pytest.mark.parametrize("part", ["<!--", "<", "<b", "<script", "<pre>", "<a b='", "<title", '="', "<x y=", "a='"])

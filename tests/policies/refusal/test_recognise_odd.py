@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policies.answer.frames import parse
 from policies.answer.head import Head
-from policies.findings import Finding
+from policies.findings import ANSWER, Finding
 from policies.kinds import Family, Kind
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
@@ -74,25 +74,34 @@ JSON_LIKE = st.recursive(
 )
 
 
+def bounded(finding: object) -> None:
+    """A finding whose texts fit a log line and an annotation."""
+    assert isinstance(finding, Finding)
+    assert len(finding.text) <= 500
+    assert len(finding.code or "") <= 500
+    assert len(finding.excerpt) <= 2048
+    assert finding.wait is None or finding.wait > 0
+    assert finding.status is None or 100 <= finding.status <= 599
+    finding.text.encode()
+
+
 @given(JSON_LIKE, st.sampled_from([200, 204, 302, 400, 429, 500, 529]), st.sampled_from(list(Family)), st.booleans())
 def test_no_document_raises(value: object, status: int, family: Family, whole: bool) -> None:
     body = json.dumps(value).encode("utf-8", "replace")
-    finding = document(body, status, family, whole=whole)
-    assert isinstance(finding, Finding)
-    assert len(finding.text) <= 500
-    finding.text.encode()
-    document(body[: len(body) // 2], status, family, whole=False)
-    frame("event: error\ndata: " + body.decode("ascii") + "\n\n", status, family)
-    frame("data: " + body.decode("ascii") + "\n\n", status, family)
+    bounded(document(body, status, family, whole=whole))
+    bounded(document(body[: len(body) // 2], status, family, whole=False))
+    for event in ("event: error\n", ""):
+        found = frame(f"{event}data: {body.decode('ascii')}\n\n", status, family)
+        bounded(found or ANSWER)
 
 
 @given(st.binary(max_size=300), st.sampled_from([200, 400, 503]), st.sampled_from(list(Family)))
 def test_no_bytes_raise(data: bytes, status: int, family: Family) -> None:
     for start in (b"", b"{", b'{"error":', b"data: ", b"<", b'{"ret":["'):
         for whole in (True, False):
-            RECOGNISER.document(surface(family), Head(status), start + data, whole=whole)
-    RECOGNISER.frame(surface(family), Head(status), parse(b"data: " + data + b"\n\n"))
-    RECOGNISER.suspicion(surface(family))(data)
+            bounded(RECOGNISER.document(surface(family), Head(status), start + data, whole=whole))
+    bounded(RECOGNISER.frame(surface(family), Head(status), parse(b"data: " + data + b"\n\n")) or ANSWER)
+    assert RECOGNISER.suspicion(surface(family))(data) in {True, False}
 
 
 @pytest.mark.parametrize(

@@ -256,10 +256,10 @@ def test_a_recorded_request_keeps_its_digest_in_other_spacing_of_flags(row: dict
 
 @given(st.binary(max_size=200), st.sampled_from(list(Wire)))
 def test_any_bytes_are_digested(body: bytes, wire: Wire) -> None:
-    assert digest_of(wire, body)
-    system_of(wire, body)
+    assert len(digest_of(wire, body)) == message_list.DIGITS
+    assert len(system_of(wire, body)) in {0, message_list.DIGITS}
     assert (history_of(wire, body).prefix(0) == "") == (history_of(wire, body).roles == ())
-    message_list.markers(body)
+    assert message_list.markers(body) <= message_list.MARKERS
 
 
 VALUES = st.recursive(
@@ -279,7 +279,7 @@ VALUES = st.recursive(
 def test_any_document_is_digested_alike_twice(body: dict[str, object], wire: Wire) -> None:
     data = json.dumps(body).encode()
     assert digest_of(wire, data) == digest_of(wire, data)
-    system_of(wire, data)
+    assert len(system_of(wire, data)) in {0, message_list.DIGITS}
     assert (history_of(wire, data).prefix(0) == "") == (history_of(wire, data).roles == ())
 
 
