@@ -9,7 +9,6 @@ import secrets
 import socket
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,9 +20,7 @@ from policies.breaker import BreakerState, Transition
 from policies.shared import SharedBreaker, offered
 from policies.shared_rows import Refusal, Row, RowKind, Window
 from policies.shared_value import Told, Value, later, next_version, read
-
-if TYPE_CHECKING:
-    from policies.state import State
+from policies.state import State
 
 logger = logging.getLogger("breakwater")
 

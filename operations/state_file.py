@@ -37,6 +37,7 @@ MOVES_AT_MOST = 100
 COMPLAINTS_AT_MOST = 20
 """Odd rows of one file that are named."""
 KEY_BYTES = 32
+CANNOT_WRITE = "cannot be written"
 LOCK_TRIES, LOCK_PAUSE = 50, 0.01
 """Looks at a lock that another proxy has, and seconds between two of them, where nobody else is kept waiting."""
 
@@ -74,8 +75,7 @@ class StateFile:
             saved, complaints = load(self.path)
             for complaint in complaints:
                 self._say(complaint)
-            key = _key(saved.key)
-            if key:
+            if key := _key(saved.key):
                 self.key = key
             elif create and lock == HELD:
                 save(self.path, msgspec.structs.replace(saved, key=self.key.hex(), saved_at=clock().wall))
@@ -96,8 +96,7 @@ class StateFile:
             if lock == BUSY:
                 return False
             theirs, complaints = load(self.path)
-            moment = clock()
-            written, news = saved_rows.merge(kept(state, self.key), theirs, self._known, moment.wall)
+            written, news = saved_rows.merge(kept(state, self.key), theirs, self._known, clock().wall)
             if theirs.key and theirs.key != self.key.hex():
                 if _key(theirs.key):
                     complaints.append(f"{self.path}: was made anew by another proxy; this one's accounts are kept until its end")
@@ -177,9 +176,6 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, list[str]]:
     if isinstance(version, int) and version > VERSION:
         return Saved(), [f"{file}: written by a later version ({version}); {_move_aside(file, '.newer')}"]
     return Saved(), [f"{file}: no known version; {_move_aside(file, '.broken-')}"]
-
-
-CANNOT_WRITE = "cannot be written"
 
 
 def save(path: str | os.PathLike[str], saved: Saved) -> str | None:
