@@ -175,13 +175,7 @@ def _sliced(process: Callable[[bytes], bytes], data: bytes, room: int) -> bytes:
     return bytes(out)
 
 
-STAGES: dict[str, Callable[[], Stage]] = {
-    "gzip": _Gzip,
-    "x-gzip": _Gzip,
-    "deflate": _Deflate,
-    "br": _Brotli,
-    "zstd": _Zstd,
-}
+STAGES: dict[str, Callable[[], Stage]] = {"gzip": _Gzip, "x-gzip": _Gzip, "deflate": _Deflate, "br": _Brotli, "zstd": _Zstd}
 
 
 class Decoder:

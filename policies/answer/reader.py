@@ -30,13 +30,7 @@ class Reader:
     """One answer of one attempt. Keeps at most ``hold_bytes`` of a document and one unfinished frame of a stream."""
 
     def __init__(
-        self,
-        surface: Surface,
-        head: Head,
-        recogniser: Recogniser,
-        hold_bytes: int = 262144,
-        *,
-        first_only: bool = False,
+        self, surface: Surface, head: Head, recogniser: Recogniser, hold_bytes: int = 262144, *, first_only: bool = False
     ) -> None:
         """``first_only``: what the first chunk shows decides, since nothing says how much there is to come."""
         self._surface = surface
@@ -118,9 +112,7 @@ class Reader:
 
     def tap(self, chunk: bytes) -> Tapped:
         if self._tap is None:
-            self._tap = Tap(
-                self._surface, self._head, self._recogniser, through=self._through, lines=self._by_line
-            )
+            self._tap = Tap(self._surface, self._head, self._recogniser, through=self._through, lines=self._by_line)
         return self._tap.tap(chunk)
 
     @property

@@ -28,17 +28,7 @@ PREAMBLE_TYPES = frozenset(
 )
 PREAMBLE_KEYS = ("response.created", "response.info", "response.in_progress")
 ANSWER_TYPES = ("message", "content_block_", "message_delta", "message_stop", "response.", "completion")
-ANSWER_KEYS = (
-    "choices",
-    "output",
-    "candidates",
-    "images",
-    "task_id",
-    "task_status",
-    "video_result",
-    "embedding",
-    "content",
-)
+ANSWER_KEYS = ("choices", "output", "candidates", "images", "task_id", "task_status", "video_result", "embedding", "content")
 QUIET_KEYS = frozenset({"role", "phase", "status", "name"})
 """Of a delta: say nothing, whatever their values."""
 IDENTITY_KEYS = frozenset(
@@ -48,17 +38,7 @@ IDENTITY_KEYS = frozenset(
 FAILED_TYPES = frozenset({"response.failed", "response.error"})
 FAILED_EVENTS = FAILED_TYPES | {"error"}
 """Names of an SSE event that say it failed, whatever its data holds."""
-ANSWER_OBJECTS = (
-    "chat.completion",
-    "text_completion",
-    "response",
-    "list",
-    "video",
-    "image",
-    "message",
-    "model",
-    "embedding",
-)
+ANSWER_OBJECTS = ("chat.completion", "text_completion", "response", "list", "video", "image", "message", "model", "embedding")
 FINISH_REASONS = {
     "sensitive": Kind.FILTER,
     "content_filter": Kind.FILTER,
@@ -146,9 +126,7 @@ def is_answer(body: Mapping[str, object]) -> bool:
         return True
     if is_part(body):
         return True
-    if isinstance(body.get("content"), (list, str)) and (
-        "role" in body or "stop_reason" in body or "finish_reason" in body
-    ):
+    if isinstance(body.get("content"), (list, str)) and ("role" in body or "stop_reason" in body or "finish_reason" in body):
         return True
     if says_failure(body):
         return False
@@ -259,12 +237,7 @@ def reasons(body: Mapping[str, object]) -> list[str]:
         choices = holder.get("choices") if isinstance(holder, dict) else None
         if isinstance(choices, list):
             places.extend(choice for choice in choices[:8] if isinstance(choice, dict))
-    return [
-        value
-        for place in places
-        for key in ("finish_reason", "stop_reason")
-        if isinstance(value := place.get(key), str)
-    ]
+    return [value for place in places for key in ("finish_reason", "stop_reason") if isinstance(value := place.get(key), str)]
 
 
 def ended(body: Mapping[str, object]) -> Finding | None:

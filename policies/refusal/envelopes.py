@@ -42,7 +42,7 @@ _ALGORITHM = re.compile(r"\s*<(\d{3,8})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re
 _WRAPPED = re.compile(
     r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|"
     r"(?:[Ss]tatus|[Ee]rror)(?: code)?:? ?\(?\d{3}\)?[\w ]{0,40}[:,\-]?|[Pp]rovider returned error\s*[:\-]|"
-    r"[Ee]rror message (?:\w+ ){0,4}(?:is|was)\s*:?)\s*$",
+    r"[Ee]rror message (?:\w+ ){0,4}(?:is|was)\s*:?)\s*$"
 )
 _LITERAL = re.compile(r"'((?:[^'\\]|\\.)*+)'|\"(?:[^\"\\]|\\.)*+\"|\b(?:None|True|False)\b", re.DOTALL)
 _CONSTANTS = {"None": "null", "True": "true", "False": "false"}

@@ -47,9 +47,7 @@ class OverflowRow:
 
 
 ROWS = (
-    OverflowRow(
-        "dashscope-range", r"Range of input length should be \[\s*{n}\s*,\s*{w}\s*\]", "help.aliyun.com error-code"
-    ),
+    OverflowRow("dashscope-range", r"Range of input length should be \[\s*{n}\s*,\s*{w}\s*\]", "help.aliyun.com error-code"),
     OverflowRow(
         "dashscope-long",
         r"Total message token length exceeds? (?:the )?model limit \({w} tokens\)",
@@ -62,9 +60,7 @@ ROWS = (
         "llama.cpp server",
     ),
     OverflowRow("llama.cpp-short", r"exceed_context_size_error \((?:{n} / )?{n} > {w}\)", "llama.cpp server, relayed"),
-    OverflowRow(
-        "openai", r"This (?:model|endpoint)'s maximum context length is {w} tokens", "OpenAI, vLLM, OpenRouter"
-    ),
+    OverflowRow("openai", r"This (?:model|endpoint)'s maximum context length is {w} tokens", "OpenAI, vLLM, OpenRouter"),
     OverflowRow(
         "vllm",
         r"You passed {n} input tokens and requested {n} output tokens\. However, the model's context length is only {w} tokens",
@@ -75,25 +71,17 @@ ROWS = (
         r"The (?:decoder |encoder )?prompt \((?:total )?length {n}\) is longer than the maximum model length of {w}",
         "vLLM",
     ),
-    OverflowRow(
-        "sglang", r"The input \({n} tokens\) is longer than the model's context length \({w} tokens\)", "SGLang"
-    ),
-    OverflowRow(
-        "sglang-total", r"Requested token count exceeds the model's maximum context length of {w} tokens", "SGLang"
-    ),
+    OverflowRow("sglang", r"The input \({n} tokens\) is longer than the model's context length \({w} tokens\)", "SGLang"),
+    OverflowRow("sglang-total", r"Requested token count exceeds the model's maximum context length of {w} tokens", "SGLang"),
     OverflowRow("openai-window", r"Your input exceeds the context window of this model", "OpenAI responses"),
     OverflowRow(
         "openai-size", r"(?:[\w`]+ ){0,10}exceeds? the model's maximum context (?:size|length) of {w} tokens", "OpenAI"
     ),
     OverflowRow("anthropic", r"prompt is too long(?:: {n} tokens > {w} maximum|[\s.]*(?:\(|$))", "Anthropic"),
-    OverflowRow(
-        "anthropic-sum", r"input length and `?max_tokens`? exceed context limit: {n} \+ {n} > {w}", "Anthropic"
-    ),
+    OverflowRow("anthropic-sum", r"input length and `?max_tokens`? exceed context limit: {n} \+ {n} > {w}", "Anthropic"),
     OverflowRow("bedrock", r"Input is too long for requested model", "Bedrock"),
     OverflowRow(
-        "gemini",
-        r"The input token count(?: \({n}\))? exceeds the maximum number of tokens allowed(?: \({w}\))?",
-        "Gemini",
+        "gemini", r"The input token count(?: \({n}\))? exceeds the maximum number of tokens allowed(?: \({w}\))?", "Gemini"
     ),
     OverflowRow(
         "mistral",
@@ -102,9 +90,7 @@ ROWS = (
     ),
     OverflowRow("xai", r"This model's maximum prompt length is {w} but the request contains {n} tokens", "xAI"),
     OverflowRow("groq", r"Please reduce the length of the messages or completion", "Groq"),
-    OverflowRow(
-        "poolside", r"Input length {n} exceeds the maximum allowed input length of {w} tokens", "OpenRouter, Poolside"
-    ),
+    OverflowRow("poolside", r"Input length {n} exceeds the maximum allowed input length of {w} tokens", "OpenRouter, Poolside"),
     OverflowRow("kimi", r"Your request exceeded model token limit: {w}", "Kimi"),
     OverflowRow("minimax", r"(?:invalid params,\s*)?context window exceeds limit", "MiniMax"),
     OverflowRow("copilot", r"prompt token count of {n} exceeds the limit of {w}", "Copilot"),

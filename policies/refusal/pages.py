@@ -27,9 +27,7 @@ _LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("s
 """Where a page leads by itself; a link that waits for a click is none."""
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
-_RUNNING = frozenset(
-    {"", "module", "text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript"}
-)
+_RUNNING = frozenset({"", "module", "text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript"})
 """Types of a script that runs; every other one carries data."""
 _ENDLESS_REFERENCE = re.compile(r"&#[xX]?[0-9a-fA-F]{9,}")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([/'\"]))")
@@ -148,11 +146,7 @@ def _cookie(page: Page, _: Head) -> bool:
 
 
 def _check(page: Page, _: Head) -> bool:
-    return (
-        page.shell
-        and page.runs(r"alicfw_gfver")
-        and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
-    )
+    return page.shell and page.runs(r"alicfw_gfver") and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
 
 
 _BLOCKED = (

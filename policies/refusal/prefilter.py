@@ -18,10 +18,7 @@ _SAYS = r'"\s*:(?!\s*(?:null|true|""|\[\]|\{\}|0\s*[,}]|200\s*[,}]|"0"|"200"))'
 _REASON = r'(?:finish|stop)_reason"\s*:\s*"'
 ROWS: tuple[tuple[str, re.Pattern[str] | None], ...] = (
     ('"error', _row(r'"errors?' + _SAYS)),
-    *(
-        (exact, None)
-        for exact in (':"error"', ': "error"', "event:error", "event: error", "response.error", "response.failed")
-    ),
+    *((exact, None) for exact in (':"error"', ': "error"', "event:error", "event: error", "response.error", "response.failed")),
     *((key, _row(r'"' + key + _SAYS)) for key in ("ret", "code", "success")),
     ("detail", _row(r'"details?' + _SAYS)),
     ("rgv587_flag", None),

@@ -244,17 +244,13 @@ class Recogniser:
     ) -> SignatureRow | None:
         if not self._signatures:
             return None
-        return signatures.first(
-            self._signatures, signatures.Subject(seen.surface, seen.head.status, document, envelope, words)
-        )
+        return signatures.first(self._signatures, signatures.Subject(seen.surface, seen.head.status, document, envelope, words))
 
     def _signed(self, seen: Seen, row: SignatureRow, envelope: Envelope | None) -> Finding:
         kind, challenge = signatures.meaning(row)
         if kind is Kind.ANSWER:
             return ANSWER
-        transient = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) or (
-            kind is Kind.UPSTREAM_ERROR and seen.head.status >= 500
-        )
+        transient = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) or (kind is Kind.UPSTREAM_ERROR and seen.head.status >= 500)
         code = (envelope.code or envelope.type) if envelope else ""
         found = Meaning(kind, f"signature:{row.name}", code, challenge=challenge, transient=transient)
         finding = self._finding(seen, found, envelope or Envelope())

@@ -83,9 +83,7 @@ def in_words(words: str) -> float | None:
     found = _AGAIN.search(words)
     if not found:
         return None
-    return _sane(
-        sum(float(count) * _unit(unit) for count, unit in ((found[1], found[2]), (found[3], found[4])) if count)
-    )
+    return _sane(sum(float(count) * _unit(unit) for count, unit in ((found[1], found[2]), (found[3], found[4])) if count))
 
 
 def reset_in(words: str) -> str | None:

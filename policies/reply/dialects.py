@@ -36,12 +36,7 @@ ANTHROPIC_TYPES = {
 }
 """docs.anthropic.com errors: ``error.type`` by status; others by class."""
 
-OPENAI_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
+OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 """``error.type`` by status on openai-like wires; others by class."""
 
 WORDS: dict[Kind, str] = {
@@ -189,9 +184,7 @@ def error_frame(  # noqa: PLR0913 - each is said by another rule
     limited = finding.kind is Kind.RATE_LIMIT
     if wire is Wire.ANTHROPIC:
         kind = "rate_limit_error" if limited else "overloaded_error"
-        return _event(
-            _body(wire, request_id, kind=kind, code=None, message=message, retry_after=seconds), event="error"
-        )
+        return _event(_body(wire, request_id, kind=kind, code=None, message=message, retry_after=seconds), event="error")
     if wire is Wire.RESPONSES:
         return _failed(message, seconds, request_id)
     if wire is Wire.DASHSCOPE_NATIVE:
@@ -208,11 +201,7 @@ def error_frame(  # noqa: PLR0913 - each is said by another rule
 
 def _failed(message: str, seconds: int, request_id: str) -> bytes:
     """Codex keeps a wait for this code and these words only, and gives up at once on ``server_is_overloaded``."""
-    error = {
-        "code": "rate_limit_exceeded",
-        "message": f"{message} Please try again in {seconds}s.",
-        "retry_after": seconds,
-    }
+    error = {"code": "rate_limit_exceeded", "message": f"{message} Please try again in {seconds}s.", "retry_after": seconds}
     response: dict[str, Any] = {
         "id": f"resp_{request_id}",
         "object": "response",

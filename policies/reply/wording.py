@@ -34,17 +34,13 @@ def _tail(code: str | None, attempts: int, wait: float | None) -> str:
         parts.append(_told(f"共尝试 {attempts} 次", f"after {attempts} attempts"))
     if wait is not None and wait > CAP:
         seconds = math.ceil(wait)
-        parts.append(
-            _told(f"上游要求共等待约 {seconds} 秒", f"the upstream asks for a wait of about {seconds} s in all")
-        )
+        parts.append(_told(f"上游要求共等待约 {seconds} 秒", f"the upstream asks for a wait of about {seconds} s in all"))
     if known := plain_code(code):
         parts.append(_told(f"上游代码 {known}", f"upstream code {known}"))
     return "".join(f" [{part}]" for part in parts)
 
 
-def challenge(
-    finding: Finding, *, site: str, attempts: int = 1, wait: float | None = None, token_spent: bool = False
-) -> str:
+def challenge(finding: Finding, *, site: str, attempts: int = 1, wait: float | None = None, token_spent: bool = False) -> str:
     """A challenge in place of an answer. ``site`` is a host name; ``wait`` the true one in seconds."""
     if finding.challenge is Challenge.BLOCKED:
         text = blocked(site)
@@ -72,11 +68,18 @@ def one_time_token() -> str:
 
 def blocked(site: str, *, wait: float | None = None) -> str:
     """Risk control refuses (zcode 3012): further sends make it last longer. ``wait``: seconds that nothing is sent here."""
-    paused = "" if wait is None else " [" + _told(f"本地还将暂停约 {math.ceil(wait)} 秒", f"paused here for about {math.ceil(wait)} s more") + "]"
-    return _told(
-        f"{site} 的风控暂时拒绝请求。请等待:再发送只会延长限制,本地已暂停转发。",
-        f"Risk control at {site} refuses requests for now. Wait: each further send may prolong it, so nothing is sent.",
-    ) + paused
+    paused = (
+        ""
+        if wait is None
+        else " [" + _told(f"本地还将暂停约 {math.ceil(wait)} 秒", f"paused here for about {math.ceil(wait)} s more") + "]"
+    )
+    return (
+        _told(
+            f"{site} 的风控暂时拒绝请求。请等待:再发送只会延长限制,本地已暂停转发。",
+            f"Risk control at {site} refuses requests for now. Wait: each further send may prolong it, so nothing is sent.",
+        )
+        + paused
+    )
 
 
 def body_size(*, size: int, limit: int, site: str, code: str | None = None) -> str:
@@ -88,9 +91,9 @@ def body_size(*, size: int, limit: int, site: str, code: str | None = None) -> s
 
 
 def overload(finding: Finding, *, site: str, attempts: int = 1, wait: float | None = None) -> str:
-    return _told(
-        f"{site} 暂时过载。请稍候再试。", f"{site} is overloaded for now. Wait, then try again."
-    ) + _tail(finding.code, attempts, wait)
+    return _told(f"{site} 暂时过载。请稍候再试。", f"{site} is overloaded for now. Wait, then try again.") + _tail(
+        finding.code, attempts, wait
+    )
 
 
 def breaker_open(site: str, *, wait: float | None = None) -> str:
@@ -161,14 +164,11 @@ def hidden(finding: Finding, *, attempts: int = 1, wait: float | None = None) ->
     if finding.reset and finding.kind in (Kind.QUOTA, Kind.ACCOUNT):
         zoned = re.search(r"(?:Z|[+-]\d{2}:?\d{2}|UTC|GMT)\)?$", finding.reset.strip(), re.IGNORECASE)
         zone = "" if zoned else " UTC+8"
-        text += (
-            " (" + _told(f"上游给出的恢复时间 {finding.reset}{zone}", f"upstream's time: {finding.reset}{zone}") + ")"
-        )
+        text += " (" + _told(f"上游给出的恢复时间 {finding.reset}{zone}", f"upstream's time: {finding.reset}{zone}") + ")"
     return text + _tail(None, attempts, wait)
 
 
 def bad_gateway(site: str, *, attempts: int = 1) -> str:
     return _told(
-        f"{site} 未给出回答就断开了连接。请重试。",
-        f"{site} closed the connection before any answer came. Try again.",
+        f"{site} 未给出回答就断开了连接。请重试。", f"{site} closed the connection before any answer came. Try again."
     ) + _tail(None, attempts, None)

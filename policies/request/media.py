@@ -127,10 +127,7 @@ FORMS: dict[str, tuple[Kind, ...]] = {
     "document": (Kind("source", _document, "docs.anthropic.com pdf-support"),),
     "image_url": (Kind("image_url", _image, "platform.openai.com chat"),),
     "input_audio": (Kind("input_audio", _audio, "platform.openai.com chat"),),
-    "audio": (
-        Kind("audio", _audio, "QwenLM qwen-audio"),
-        Kind("data", _audio, "modelcontextprotocol.io audio content"),
-    ),
+    "audio": (Kind("audio", _audio, "QwenLM qwen-audio"), Kind("data", _audio, "modelcontextprotocol.io audio content")),
     "audio_url": (Kind("audio_url", _audio, "QwenLM qwen-audio"),),
     "video": (Kind("video", _video, "help.aliyun.com vision"), Kind("url", _video, "chat.qwen.ai files")),
     "video_url": (Kind("video_url", _video, "help.aliyun.com vision"),),

@@ -12,17 +12,9 @@ from policies.settings import TraitRow
 
 BUILT_IN: tuple[TraitRow, ...] = (
     TraitRow("claude-code title 2.1.332", "system", "You are naming a coding session", "Claude Code 2.1.332, recorded"),
+    TraitRow("claude-code title 2.1.112", "system", "Generate a concise, sentence-case title", "Claude Code 2.1.112, recorded"),
     TraitRow(
-        "claude-code title 2.1.112",
-        "system",
-        "Generate a concise, sentence-case title",
-        "Claude Code 2.1.112, recorded",
-    ),
-    TraitRow(
-        "claude-code topic",
-        "system",
-        "Analyze if this message indicates a new conversation topic",
-        "Claude Code 2.0.76 cli.js",
+        "claude-code topic", "system", "Analyze if this message indicates a new conversation topic", "Claude Code 2.0.76 cli.js"
     ),
     TraitRow("opencode title", "system", "You are a title generator", "opencode 1.18.33, recorded"),
     TraitRow("claude-code title schema", "schema", "title", "Claude Code 2.1.112 and 2.1.332, recorded"),

@@ -26,11 +26,7 @@ BUILT_IN: tuple[Upstream, ...] = (
         ),
         Family.DASHSCOPE,
     ),
-    Upstream(
-        "dashscope-coding",
-        ("coding.dashscope.aliyuncs.com", "coding-intl.dashscope.aliyuncs.com"),
-        Family.DASHSCOPE,
-    ),
+    Upstream("dashscope-coding", ("coding.dashscope.aliyuncs.com", "coding-intl.dashscope.aliyuncs.com"), Family.DASHSCOPE),
     Upstream("zai", ("api.z.ai",), Family.ZAI),
     Upstream("bigmodel", ("open.bigmodel.cn",), Family.ZAI),
     Upstream("zai-chat", ("chat.z.ai",), Family.ZAI_WEB),
@@ -74,15 +70,10 @@ ROWS: tuple[PathRow, ...] = (
     PathRow(re.compile(r"/images/[^/]+$"), Role.GENERATION, Wire.IMAGES, _API, source="docs.z.ai images"),
     PathRow(re.compile(r"/videos(?:/[^/]+)*$"), Role.GENERATION, Wire.VIDEOS, _API, source="docs.z.ai videos"),
     PathRow(
-        re.compile(r"/images/(?:generations|edits|variations)$"),
-        Role.GENERATION,
-        Wire.IMAGES,
-        source="bridges of web chats",
+        re.compile(r"/images/(?:generations|edits|variations)$"), Role.GENERATION, Wire.IMAGES, source="bridges of web chats"
     ),
     PathRow(re.compile(r"/videos(?:/generations)?$"), Role.GENERATION, Wire.VIDEOS, source="bridges of web chats"),
-    PathRow(
-        re.compile(r"/api/v1/services/aigc/."), Role.GENERATION, Wire.DASHSCOPE_NATIVE, source="help.aliyun.com native"
-    ),
+    PathRow(re.compile(r"/api/v1/services/aigc/."), Role.GENERATION, Wire.DASHSCOPE_NATIVE, source="help.aliyun.com native"),
     # Everything else passes; the wire says in which dialect a challenge is told there.
     PathRow(re.compile(r""), Role.OTHER, Wire.QWEN_WEB, _QWEN_WEB, methods=None),
     PathRow(re.compile(r""), Role.OTHER, Wire.ZAI_WEB, _ZAI_WEB, methods=None),

@@ -97,10 +97,7 @@ def refused(finding: Finding) -> bool:
     """True for what a trigger may explain: not for quota, account, overflow, a plain caller error, or a body that is too large."""
     if finding.kind is Kind.CALLER_ERROR:
         return finding.transient
-    return (
-        finding.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CHALLENGE)
-        and finding.challenge is not Challenge.BODY_SIZE
-    )
+    return finding.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CHALLENGE) and finding.challenge is not Challenge.BODY_SIZE
 
 
 def to_json(record: Record) -> bytes:

@@ -23,20 +23,9 @@ ROWS = (
         ANTHROPIC,
         ("authentication_error", "invalid_api_key", "unauthorized", "UNAUTHENTICATED"),
     ),
-    Row(
-        "mtop-session",
-        Kind.ACCOUNT,
-        MTOP,
-        ("FAIL_SYS_TOKEN_EXPIRED", "FAIL_SYS_TOKEN_EXOIRED", "FAIL_SYS_SESSION_EXPIRED"),
-    ),
+    Row("mtop-session", Kind.ACCOUNT, MTOP, ("FAIL_SYS_TOKEN_EXPIRED", "FAIL_SYS_TOKEN_EXOIRED", "FAIL_SYS_SESSION_EXPIRED")),
     Row("permission", Kind.ACCOUNT, ANTHROPIC, ("permission_error", "PERMISSION_DENIED"), status=403),
-    Row(
-        "billing",
-        Kind.ACCOUNT,
-        OPENAI,
-        ("billing_error", "billing_hard_limit_reached", "insufficient_balance"),
-        status=402,
-    ),
+    Row("billing", Kind.ACCOUNT, OPENAI, ("billing_error", "billing_hard_limit_reached", "insufficient_balance"), status=402),
     Row("content-filter", Kind.FILTER, OPENAI, ("content_filter", "content_policy_violation")),
     Row(
         "overloaded",
@@ -51,10 +40,7 @@ ROWS = (
         ("rate_limit_error", "rate_limit_exceeded", "too_many_requests", "RESOURCE_EXHAUSTED", "ThrottlingException"),
     ),
     Row(
-        "caller",
-        Kind.CALLER_ERROR,
-        ANTHROPIC,
-        ("invalid_request_error", "BadRequestError", "INVALID_ARGUMENT", "bad_request"),
+        "caller", Kind.CALLER_ERROR, ANTHROPIC, ("invalid_request_error", "BadRequestError", "INVALID_ARGUMENT", "bad_request")
     ),
     Row("not-found", Kind.CALLER_ERROR, ANTHROPIC, ("not_found_error", "model_not_found", "NOT_FOUND"), status=404),
     Row("too-large", Kind.CALLER_ERROR, ANTHROPIC, ("request_too_large",), status=413),
@@ -96,8 +82,7 @@ HIDDEN_WORDS = (
 )
 """Anywhere in the message of an error that hides in a success, whose code no row knows: the status that it should have."""
 PASSING = re.compile(
-    r"try again|retry|later|time[sd]? ?out|temporar|internal|unavailable|overload|busy|繁忙|稍后|重试|超时|异常",
-    re.IGNORECASE,
+    r"try again|retry|later|time[sd]? ?out|temporar|internal|unavailable|overload|busy|繁忙|稍后|重试|超时|异常", re.IGNORECASE
 )
 """Beside these words an unknown error stays one of the upstream's own, which clients send again."""
 

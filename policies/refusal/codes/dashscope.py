@@ -13,13 +13,7 @@ PLAN = "help.aliyun.com coding plan FAQ"
 
 ROWS = (
     Row("AllocationQuota.FreeTierOnly", Kind.QUOTA, DOCS, ("AllocationQuota.FreeTierOnly",), status=403),
-    Row(
-        "NotPurchased",
-        Kind.ACCOUNT,
-        DOCS,
-        ("CommodityNotPurchased", "PrepaidBillOverdue", "PostpaidBillOverdue"),
-        status=429,
-    ),
+    Row("NotPurchased", Kind.ACCOUNT, DOCS, ("CommodityNotPurchased", "PrepaidBillOverdue", "PostpaidBillOverdue"), status=429),
     Row(
         "AccessDenied",
         Kind.ACCOUNT,
@@ -30,13 +24,9 @@ ROWS = (
     Row("Arrearage", Kind.ACCOUNT, DOCS, ("Arrearage",), status=400),
     Row("InvalidApiKey", Kind.ACCOUNT, DOCS, ("InvalidApiKey", "invalid_api_key")),
     Row("DataInspectionFailed", Kind.FILTER, DOCS, ("DataInspectionFailed", "data_inspection_failed")),
-    Row(
-        "RateQuota", Kind.RATE_LIMIT, DOCS, ("Throttling.RateQuota", "LimitRequests", "limit_requests"), words_tell=True
-    ),
+    Row("RateQuota", Kind.RATE_LIMIT, DOCS, ("Throttling.RateQuota", "LimitRequests", "limit_requests"), words_tell=True),
     Row("BurstRate", Kind.RATE_LIMIT, DOCS, ("Throttling.BurstRate", "limit_burst_rate"), words_tell=True),
-    Row(
-        "AllocationQuota", Kind.RATE_LIMIT, DOCS, ("Throttling.AllocationQuota", "insufficient_quota"), words_tell=True
-    ),
+    Row("AllocationQuota", Kind.RATE_LIMIT, DOCS, ("Throttling.AllocationQuota", "insufficient_quota"), words_tell=True),
     Row("Throttling", Kind.RATE_LIMIT, DOCS, ("Throttling",), words_tell=True),
     Row(
         "ModelServingUnknownError",
@@ -51,14 +41,7 @@ ROWS = (
         "InternalError",
         Kind.UPSTREAM_ERROR,
         DOCS,
-        (
-            "InternalError",
-            "InternalError.Algo",
-            "InternalError.Timeout",
-            "SystemError",
-            "ModelServiceFailed",
-            "RequestTimeOut",
-        ),
+        ("InternalError", "InternalError.Algo", "InternalError.Timeout", "SystemError", "ModelServiceFailed", "RequestTimeOut"),
         status=500,
         words_tell=True,
     ),
@@ -86,11 +69,7 @@ TEXTS = (
         text=r"(?:your |the |you have exceeded (?:your|the) )?(?:\d+[\s-]?)?(?:hour|week|month)(?:ly)? (?:allocated )?quota (?:has been |is )?(?:exceeded|exhausted)",
     ),
     Row(
-        "text-arrears",
-        Kind.ACCOUNT,
-        DOCS,
-        text=r"Access denied, please make sure your account is in good standing",
-        status=400,
+        "text-arrears", Kind.ACCOUNT, DOCS, text=r"Access denied, please make sure your account is in good standing", status=400
     ),
     Row(
         "text-plan-agents",
@@ -100,12 +79,7 @@ TEXTS = (
         status=405,
     ),
     Row("text-token", Kind.ACCOUNT, PLAN, text=r"invalid access token or token expired"),
-    Row(
-        "text-inspection",
-        Kind.FILTER,
-        DOCS,
-        text=r"(?:Input|Output) (?:data|text|image) may contain inappropriate content",
-    ),
+    Row("text-inspection", Kind.FILTER, DOCS, text=r"(?:Input|Output) (?:data|text|image) may contain inappropriate content"),
     Row(
         "text-capacity",
         Kind.OVERLOAD,
@@ -114,9 +88,7 @@ TEXTS = (
         r"|Model is unavailable, please try again later",
     ),
     Row("text-plan-burst", Kind.RATE_LIMIT, PLAN, text=r"usage allocated quota exceeded"),
-    Row(
-        "text-plan-concurrency", Kind.RATE_LIMIT, PLAN, text=r"concurrency allocated quota exceeded", crowd=Crowd.ALWAYS
-    ),
+    Row("text-plan-concurrency", Kind.RATE_LIMIT, PLAN, text=r"concurrency allocated quota exceeded", crowd=Crowd.ALWAYS),
     Row(
         "text-rate",
         Kind.RATE_LIMIT,

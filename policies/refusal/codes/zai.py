@@ -31,16 +31,9 @@ ROWS = (
 )
 
 TEXTS = (
-    Row(
-        "text-1308",
-        Kind.QUOTA,
-        DOCS,
-        text=r"Usage limit reached for |已达到.{0,30}使用上限|Weekly/Monthly Limit Exhausted",
-    ),
+    Row("text-1308", Kind.QUOTA, DOCS, text=r"Usage limit reached for |已达到.{0,30}使用上限|Weekly/Monthly Limit Exhausted"),
     Row("text-1304", Kind.QUOTA, OLD, text=r"Daily call limit for this API reached"),
-    Row(
-        "text-1313", Kind.QUOTA, DOCS, text=r"Your account's current usage pattern does not comply with the Fair Usage"
-    ),
+    Row("text-1313", Kind.QUOTA, DOCS, text=r"Your account's current usage pattern does not comply with the Fair Usage"),
     Row(
         "text-1113",
         Kind.ACCOUNT,
@@ -88,13 +81,7 @@ TEXTS = (
 PUBLIC = "TriDefender/zcode-api#1, #2"
 
 ZCODE_ROWS = (
-    Row(
-        "3012",
-        Kind.CHALLENGE,
-        "zai-org/feedback#349: an account penalty that grows",
-        ("3012",),
-        challenge=Challenge.BLOCKED,
-    ),
+    Row("3012", Kind.CHALLENGE, "zai-org/feedback#349: an account penalty that grows", ("3012",), challenge=Challenge.BLOCKED),
     Row(
         "3007",
         Kind.CHALLENGE,
