@@ -168,7 +168,7 @@ class Exchange(msgspec.Struct):
             seconds = state.blocked_seconds(call)
             state.refusals.block(call.surface.upstream, call.account, now, seconds, call.model, finding.code)
         elif finding.kind is Kind.OVERFLOW:
-            if finding.window is not None and self._learnt(finding.window, finding.row, wall):
+            if finding.window is not None and state.windows.learn(call, finding.window, finding.row, wall):
                 self.news.append(f"learnt a window of {finding.window} tokens for {call.model}")
             if self.side:
                 self.hopeless("overflow", finding, now)
@@ -191,25 +191,10 @@ class Exchange(msgspec.Struct):
             call.account, call.digest, now, kind, upstream=call.surface.upstream, model=call.model, code=finding.code
         )
 
-    def _learnt(self, window: int, source: str, wall: float) -> bool:
-        call = self.call
-        return self.state.windows.learn(
-            call.surface.upstream,
-            call.model,
-            call.thinking,
-            window,
-            source,
-            wall,
-            family=call.surface.family,
-            long_context=call.long_context,
-        )
-
     def fits(self, tokens: int, wall: float) -> None:
         """Take back a learnt window that is smaller than the input ``tokens`` that were answered, with its overflows."""
         call = self.call
-        if self.state.windows.succeeded(
-            call.surface.upstream, call.model, call.thinking, tokens, wall, long_context=call.long_context
-        ):
+        if self.state.windows.succeeded(call, tokens, wall):
             self.state.refusals.forget_overflows(call.surface.upstream, call.model)
             self.news.append(f"learnt window of {call.model} taken back: {tokens} input tokens were answered")
 

@@ -122,10 +122,7 @@ class Rules:
         call, settings = ex.call, self.state.settings.side_requests
         if not (settings.enabled and ex.side):
             return None
-        surface = call.surface
-        window = self.state.windows.effective(
-            surface.upstream, surface.family, call.model, call.thinking, call.long_context, wall
-        )
+        window = self.state.windows.effective(call, wall)
         over = side_requests.check(call, settings, window.tokens if window else None)
         if over is None:
             return None

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from policies.kinds import Family
+from policies.calls import Call
 from policies.request import catalogue
 
 SMALLEST = 1_000
@@ -82,49 +82,35 @@ class Windows:
         """Take up the configured windows anew; what was learnt stays."""
         self._additions = {name.strip().lower(): tokens for name, tokens in additions.items()}
 
-    def effective(  # noqa: PLR0913, PLR0917  what a window depends on
-        self, upstream: str, family: Family, model: str, thinking: bool, long_context: bool, wall: float
-    ) -> Window | None:
+    def effective(self, call: Call, wall: float) -> Window | None:
         """The smaller of the configured or catalogue window and the learnt one; None where neither is known.
 
         A request for the long context has at least 1,000,000, and only what was learnt from such requests narrows it.
         """
-        stated = self._stated(upstream, family, model, thinking)
-        learnt = self._current(_key(upstream, model, thinking, long_context), wall)
-        if long_context and (stated or self._current(_key(upstream, model, thinking), wall)):
+        stated = self._stated(call)
+        learnt = self._current(_key(call), wall)
+        if call.long_context and (stated or self._current(_key(call)._replace(long_context=False), wall)):
             stated = max(stated or Window(0, ""), Window(LONG_CONTEXT, "long context asked for"))
         if learnt is not None and (stated is None or learnt.tokens < stated.tokens):
             return Window(learnt.tokens, f"learnt: {learnt.source}")
         return stated
 
-    def learn(  # noqa: PLR0913, PLR0917  a key, a number, its source and the time
-        self,
-        upstream: str,
-        model: str,
-        thinking: bool,
-        tokens: int,
-        source: str,
-        wall: float,
-        family: Family | None = None,
-        long_context: bool = False,
-    ) -> bool:
+    def learn(self, call: Call, tokens: int, source: str, wall: float) -> bool:
         """Keep a number that an overflow text states; False where it is no credible window of this model."""
-        if not SMALLEST <= tokens <= LARGEST or tokens > self._ceiling(upstream, family, model, thinking, long_context):
+        if not SMALLEST <= tokens <= LARGEST or tokens > self._ceiling(call):
             return False
-        key = _key(upstream, model, thinking, long_context)
-        self._keep(Learnt(*key[:3], tokens, source[:_LONGEST_TEXT], wall, long_context))
+        key = _key(call)
+        self._keep(Learnt(*key[:3], tokens, source[:_LONGEST_TEXT], wall, call.long_context))
         return True
 
-    def succeeded(  # noqa: PLR0913, PLR0917  a key, a number and the time
-        self, upstream: str, model: str, thinking: bool, usage_input: int, wall: float, long_context: bool = False
-    ) -> bool:
+    def succeeded(self, call: Call, usage_input: int, wall: float) -> bool:
         """Take back every learnt window that this answered input exceeds; True where there was one.
 
         Thinking only narrows a window, so an input that fits with thinking on fits with thinking off as well.
         """
         taken = False
-        for state in {thinking, False}:
-            key = _key(upstream, model, state, long_context)
+        for thinking in {call.thinking, False}:
+            key = _key(call)._replace(thinking=thinking)
             row = self._current(key, wall)
             if row is not None and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens):
                 del self._learnt[key]
@@ -133,7 +119,7 @@ class Windows:
 
     def forget(self, model: str) -> int:
         """Forget what was learnt of a model on every upstream; the number of rows."""
-        name = _key("", model, False).model
+        name = _name(model)
         keys = [key for key in self._learnt if key.model == name]
         for key in keys:
             del self._learnt[key]
@@ -150,24 +136,23 @@ class Windows:
             self._keep(row)
         return len(taken)
 
-    def _stated(self, upstream: str, family: Family, model: str, thinking: bool) -> Window | None:
-        name = model.lower()
+    def _stated(self, call: Call) -> Window | None:
+        name = call.model.lower()
         fitting = [pattern for pattern in self._additions if catalogue.fits(pattern, name)]
         if fitting:
             best = max(fitting, key=lambda pattern: (not pattern.endswith("*"), len(pattern)))
             return Window(self._additions[best], "config")
-        entry = catalogue.look_up(upstream, family, model)
+        entry = catalogue.look_up(call.surface.upstream, call.surface.family, call.model)
         if entry is None:
             return None
-        return Window(entry.thinking if thinking and entry.thinking else entry.tokens, f"catalogue: {entry.source}")
+        return Window(entry.thinking if call.thinking and entry.thinking else entry.tokens, f"catalogue: {entry.source}")
 
-    def _ceiling(self, upstream: str, family: Family | None, model: str, thinking: bool, long_context: bool) -> float:
-        """The most that a credible statement may say; without a family, the widest of all of them counts."""
-        families = tuple(Family) if family is None else (family,)
-        known = [window.tokens for one in families if (window := self._stated(upstream, one, model, thinking))]
-        if not known:
+    def _ceiling(self, call: Call) -> float:
+        """The most that a credible statement may say."""
+        known = self._stated(call)
+        if known is None:
             return LARGEST
-        return ABOVE_CATALOGUE * max(*known, LONG_CONTEXT if long_context else 0, 0)
+        return ABOVE_CATALOGUE * max(known.tokens, LONG_CONTEXT if call.long_context else 0)
 
     def _current(self, key: Key, wall: float) -> Learnt | None:
         row = self._learnt.get(key)
@@ -182,8 +167,12 @@ class Windows:
             del self._learnt[min(self._learnt.values(), key=lambda kept: kept.when).key]
 
 
-def _key(upstream: str, model: str, thinking: bool, long_context: bool = False) -> Key:
-    return Key(upstream[:_LONGEST_TEXT], model.strip().lower()[:_LONGEST_TEXT], thinking, long_context)
+def _key(call: Call) -> Key:
+    return Key(call.surface.upstream[:_LONGEST_TEXT], _name(call.model), call.thinking, call.long_context)
+
+
+def _name(model: str) -> str:
+    return model.strip().lower()[:_LONGEST_TEXT]
 
 
 def _holds(row: Learnt, wall: float) -> bool:

@@ -12,8 +12,8 @@ from operations import demo, state_file
 from operations.clock import clock
 from operations.controller import Controller
 from operations.state_file import BUSY, NO_LOCKS, StateFile, load
-from policies.kinds import Family
 from tests.policies.exchanges import settings
+from tests.policies.test_windows import asked
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_neither_proxys_blocks_are_lost_whoever_saves_last(path: str) -> None:
     block(one, "a")
     open_breaker(one)
     block(other, "b")
-    other.state.windows.learn("zai", "glm-4.6", False, 98_304, "said", clock().wall, Family.ZAI)
+    other.state.windows.learn(asked("zai", "glm-4.6"), 98_304, "said", clock().wall)
     for each in (one, other):
         each.save(path)
     saved, complaints = load(path)

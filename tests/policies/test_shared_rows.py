@@ -7,6 +7,7 @@ import msgspec
 from policies import shared_rows
 from policies.saved import LONGEST_SECONDS
 from policies.shared_rows import Refusal, Row, RowKind, SharedRefusals, SharedWindows, Window
+from tests.policies.test_windows import asked
 
 SERVER = 1.7e9
 WALL = 1.7e9
@@ -99,17 +100,17 @@ def test_what_a_request_cannot_help_stays_here() -> None:
 
 def test_a_learnt_window_is_known_there_until_it_is_taken_back() -> None:
     pair = Pair()
-    assert pair.windows.learn("zai", "m", False, 65536, "text", WALL)
+    assert pair.windows.learn(asked("zai", "m"), 65536, "text", WALL)
     pair.cross()
     assert [row.tokens for row in pair.other_windows.learnt()] == [65536]
-    pair.windows.succeeded("zai", "m", False, 100_000, WALL)
+    pair.windows.succeeded(asked("zai", "m"), 100_000, WALL)
     pair.cross()
     assert not pair.other_windows.learnt()
 
 
 def test_a_window_that_is_forgotten_is_forgotten_there() -> None:
     pair = Pair()
-    pair.windows.learn("zai", "m", False, 65536, "text", WALL)
+    pair.windows.learn(asked("zai", "m"), 65536, "text", WALL)
     pair.windows.forget("m")
     pair.cross()
     assert not pair.other_windows.learnt()
@@ -144,7 +145,7 @@ def test_what_the_server_has_is_written_again_only_where_it_ends_earlier() -> No
 def test_a_row_is_kept_by_the_server_for_as_long_as_it_matters() -> None:
     pair = Pair()
     refuse(pair.here, 100.0)
-    pair.windows.learn("zai", "m", False, 65536, "text", WALL)
+    pair.windows.learn(asked("zai", "m"), 65536, "text", WALL)
     (_, wait), (_, window) = pair.told
     assert shared_rows.lasts(wait, WALL, 100.0) == 600
     assert shared_rows.lasts(window, WALL, 100.0) == 86_400

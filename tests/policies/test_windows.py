@@ -10,17 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import windows
-from policies.kinds import Family
+from policies.calls import Call, Surface
+from policies.kinds import Family, Role, Wire
 from policies.windows import Window, Windows
 
 NOW = 1_790_000_000.0
 SAID = "Range of input length should be [1, 98304]"
 
 
+def asked(
+    upstream: str, model: str, family: Family = Family.ZAI, *, thinking: bool = False, long: bool = False
+) -> Call:
+    surface = Surface(upstream, family, Wire.OPENAI, Role.GENERATION)
+    return Call(surface, "POST", "/", "account", model, thinking=thinking, long_context=long)
+
+
 def effective(
     known: Windows, model: str = "glm-4.6", *, thinking: bool = False, long: bool = False, at: float = NOW
 ) -> Window | None:
-    return known.effective("zai", Family.ZAI, model, thinking, long, at)
+    return known.effective(asked("zai", model, Family.ZAI, thinking=thinking, long=long), at)
 
 
 def tokens(
@@ -32,7 +40,7 @@ def tokens(
 
 def taught(number: int = 98_304, model: str = "glm-4.6", *, thinking: bool = False) -> Windows:
     known = Windows({})
-    assert known.learn("zai", model, thinking, number, SAID, NOW, Family.ZAI)
+    assert known.learn(asked("zai", model, thinking=thinking), number, SAID, NOW)
     return known
 
 
@@ -43,7 +51,7 @@ def test_the_catalogue_speaks_first_and_an_unknown_model_has_no_window() -> None
 
 def test_thinking_narrows_the_window_where_that_is_known() -> None:
     known = Windows({})
-    sizes = [known.effective("dashscope", Family.DASHSCOPE, "qwen3.8-max", on, False, NOW) for on in (False, True)]
+    sizes = [known.effective(asked("dashscope", "qwen3.8-max", Family.DASHSCOPE, thinking=on, long=False), NOW) for on in (False, True)]
     assert [size.tokens for size in sizes if size] == [991_808, 983_616]
 
 
@@ -78,41 +86,41 @@ def test_a_stated_window_gives_an_unknown_model_one() -> None:
 
 def test_a_stated_window_never_widens_what_is_known() -> None:
     known = Windows({})
-    assert known.learn("zai", "glm-4.6", False, 210_000, SAID, NOW, Family.ZAI)
+    assert known.learn(asked("zai", "glm-4.6"), 210_000, SAID, NOW)
     assert tokens(known) == 204_800
 
 
 @pytest.mark.parametrize("number", [-1, 0, 1, 999, 225_281, 10**12])
 def test_a_number_that_is_no_credible_window_teaches_nothing(number: int) -> None:
     known = Windows({})
-    assert not known.learn("zai", "glm-4.6", False, number, SAID, NOW, Family.ZAI)
+    assert not known.learn(asked("zai", "glm-4.6"), number, SAID, NOW)
     assert known.learnt() == []
     assert tokens(known) == 204_800
 
 
 @pytest.mark.parametrize("number", [1_000, 225_280])
 def test_the_bounds_themselves_are_credible(number: int) -> None:
-    assert Windows({}).learn("zai", "glm-4.6", False, number, SAID, NOW, Family.ZAI)
+    assert Windows({}).learn(asked("zai", "glm-4.6"), number, SAID, NOW)
 
 
-def test_without_a_family_the_widest_row_bounds_it() -> None:
-    assert Windows({}).learn("zai", "glm-5.1", False, 222_000, SAID, NOW)
-    assert not Windows({}).learn("zai", "glm-5.1", False, 224_000, SAID, NOW)
+def test_the_row_of_its_family_bounds_it() -> None:
+    assert Windows({}).learn(asked("dashscope", "glm-5.1", Family.DASHSCOPE), 222_000, SAID, NOW)
+    assert not Windows({}).learn(asked("zai", "glm-5.1"), 222_000, SAID, NOW)
 
 
 def test_a_window_is_learnt_for_one_upstream_one_model_and_one_state_of_thinking() -> None:
     known = taught()
     assert tokens(known, thinking=True) == 204_800
     assert tokens(known, "glm-4.7") == 204_800
-    assert known.effective("bigmodel", Family.ZAI, "glm-4.6", False, False, NOW) == effective(Windows({}))
+    assert known.effective(asked("bigmodel", "glm-4.6"), NOW) == effective(Windows({}))
     assert tokens(known, "GLM-4.6") == 98_304
 
 
 def test_a_number_that_is_stated_again_holds_longer_and_another_one_replaces_it() -> None:
     known = taught()
-    known.learn("zai", "glm-4.6", False, 98_304, SAID, NOW + 1, Family.ZAI)
+    known.learn(asked("zai", "glm-4.6"), 98_304, SAID, NOW + 1)
     assert [(row.tokens, row.when) for row in known.learnt()] == [(98_304, NOW + 1)]
-    known.learn("zai", "glm-4.6", False, 131_072, SAID, NOW + 2, Family.ZAI)
+    known.learn(asked("zai", "glm-4.6"), 131_072, SAID, NOW + 2)
     assert [row.tokens for row in known.learnt()] == [131_072]
 
 
@@ -121,36 +129,36 @@ def test_a_number_that_is_stated_again_holds_longer_and_another_one_replaces_it(
 )
 def test_a_success_above_a_learnt_window_takes_it_back(used: int, taken: bool) -> None:
     known = taught()
-    assert known.succeeded("zai", "glm-4.6", False, used, NOW) is taken
+    assert known.succeeded(asked("zai", "glm-4.6"), used, NOW) is taken
     assert tokens(known) == (204_800 if taken else 98_304)
-    assert known.succeeded("zai", "glm-4.6", False, used, NOW) is False
+    assert known.succeeded(asked("zai", "glm-4.6"), used, NOW) is False
 
 
 @pytest.mark.parametrize(("used", "taken"), [(1_256, False), (1_257, True)])
 def test_a_small_window_needs_an_excess_of_256_tokens(used: int, taken: bool) -> None:
-    assert taught(1_000).succeeded("zai", "glm-4.6", False, used, NOW) is taken
+    assert taught(1_000).succeeded(asked("zai", "glm-4.6"), used, NOW) is taken
 
 
 def test_a_success_elsewhere_takes_nothing_back() -> None:
     known = taught()
-    assert not known.succeeded("bigmodel", "glm-4.6", False, 150_000, NOW)
-    assert not known.succeeded("zai", "glm-4.7", False, 150_000, NOW)
+    assert not known.succeeded(asked("bigmodel", "glm-4.6"), 150_000, NOW)
+    assert not known.succeeded(asked("zai", "glm-4.7"), 150_000, NOW)
     assert tokens(known) == 98_304
 
 
 def test_thinking_only_narrows_so_a_success_with_it_frees_both_and_one_without_it_only_its_own() -> None:
     known = taught()
-    assert known.succeeded("zai", "GLM-4.6", True, 150_000, NOW)
+    assert known.succeeded(asked("zai", "GLM-4.6", thinking=True), 150_000, NOW)
     assert tokens(known) == 204_800
     known = taught(thinking=True)
-    assert not known.succeeded("zai", "glm-4.6", False, 150_000, NOW)
+    assert not known.succeeded(asked("zai", "glm-4.6"), 150_000, NOW)
     assert tokens(known, thinking=True) == 98_304
 
 
 def test_a_window_that_was_taken_back_can_be_learnt_again() -> None:
     known = taught()
-    known.succeeded("zai", "glm-4.6", False, 150_000, NOW)
-    assert known.learn("zai", "glm-4.6", False, 160_000, SAID, NOW, Family.ZAI)
+    known.succeeded(asked("zai", "glm-4.6"), 150_000, NOW)
+    assert known.learn(asked("zai", "glm-4.6"), 160_000, SAID, NOW)
     assert tokens(known) == 160_000
 
 
@@ -163,7 +171,7 @@ def test_a_learnt_window_ends_after_a_day_of_wall_clock() -> None:
 
 def test_a_statement_repeated_renews_the_day() -> None:
     known = taught()
-    known.learn("zai", "glm-4.6", False, 98_304, SAID, NOW + 80_000, Family.ZAI)
+    known.learn(asked("zai", "glm-4.6"), 98_304, SAID, NOW + 80_000)
     assert tokens(known, at=NOW + 160_000) == 98_304
 
 
@@ -175,8 +183,8 @@ def test_a_wall_clock_set_back_never_keeps_a_window_longer() -> None:
 
 def test_a_model_is_forgotten_on_every_upstream() -> None:
     known = taught()
-    known.learn("bigmodel", "GLM-4.6", True, 98_304, SAID, NOW, Family.ZAI)
-    known.learn("zai", "glm-4.7", False, 98_304, SAID, NOW, Family.ZAI)
+    known.learn(asked("bigmodel", "GLM-4.6", thinking=True), 98_304, SAID, NOW)
+    known.learn(asked("zai", "glm-4.7"), 98_304, SAID, NOW)
     assert known.forget(" GLM-4.6 ") == 2
     assert known.forget("glm-4.6") == 0
     assert [row.model for row in known.learnt()] == ["glm-4.7"]
@@ -194,16 +202,16 @@ def test_the_long_context_raises_the_window_to_a_million_at_least() -> None:
 
 def test_a_window_learnt_from_long_requests_narrows_only_those() -> None:
     known = Windows({})
-    assert known.learn("zai", "glm-4.6", False, 500_000, SAID, NOW, Family.ZAI, long_context=True)
+    assert known.learn(asked("zai", "glm-4.6", long=True), 500_000, SAID, NOW)
     assert tokens(known, long=True) == 500_000
     assert tokens(known) == 204_800
-    assert known.succeeded("zai", "glm-4.6", False, 600_000, NOW, long_context=True)
+    assert known.succeeded(asked("zai", "glm-4.6", long=True), 600_000, NOW)
     assert tokens(known, long=True) == 1_000_000
 
 
 def test_the_rows_survive_a_restart_with_their_source() -> None:
     known = taught()
-    known.learn("zai", "glm-4.6", False, 98_304, SAID, NOW, Family.ZAI)
+    known.learn(asked("zai", "glm-4.6"), 98_304, SAID, NOW)
     again = Windows({})
     assert again.load(known.learnt(), NOW + 10) == len(known.learnt())
     assert again.learnt() == known.learnt()
@@ -227,7 +235,7 @@ def test_a_row_of_no_time_or_of_the_far_future_holds_nothing() -> None:
 def test_the_oldest_rows_go_when_there_are_too_many() -> None:
     known = Windows({})
     for number in range(windows.BOUND + 5):
-        known.learn("zai", f"model-{number}", False, 50_000, SAID, NOW + number)
+        known.learn(asked("zai", f"model-{number}"), 50_000, SAID, NOW + number)
     assert len(known.learnt()) == windows.BOUND
     assert tokens(known, "model-4", at=NOW + 2_000) is None
     assert tokens(known, "model-5", at=NOW + 2_000) == 50_000
@@ -246,10 +254,10 @@ def test_a_window_in_force_was_stated_within_the_day_and_never_disproved_since(
     known, wall = Windows({}), NOW
     stated: dict[bool, tuple[int, float] | None] = {False: None, True: None}
     for step, number, thinking in steps:
-        if step == "learn" and known.learn("zai", "glm-4.6", thinking, number, SAID, wall, Family.ZAI):
+        if step == "learn" and known.learn(asked("zai", "glm-4.6", thinking=thinking), number, SAID, wall):
             stated[thinking] = (number, wall)
         elif step == "succeed":
-            known.succeeded("zai", "glm-4.6", thinking, number, wall)
+            known.succeeded(asked("zai", "glm-4.6", thinking=thinking), number, wall)
             for state in {thinking, False}:
                 row = stated[state]
                 if row and number > row[0] + max(256, 0.03 * row[0]):
