@@ -52,7 +52,7 @@ def line(status: Mapping[str, Any]) -> str:
 def lines(status: Mapping[str, Any], port: int, now: float) -> list[str]:
     """Some lines for a person: upstreams in use or paused, and the newest decisions."""
     rows = [row for row in status["upstreams"] if row["sent"] or row["avoided"] or row["state"] != "closed"]
-    said = [f"Breakwater {status['version']} at {HOST}:{port}, {status['mode']}; http://{asking.PAGE}/ says more"]
+    said = [f"Breakwater {status['version']} at {HOST}:{port}, {status['mode']}; http://{HOST}:{port}/ says more"]
     width = max((len(_name(row)) for row in rows), default=0)
     said += [
         f"  {_name(row):<{width}}  {_state(row)}; {row['sent']} sent, {row['challenges']} challenged, "

@@ -49,7 +49,7 @@ def test_a_person_sees_upstreams_in_use_and_how_many_are_idle() -> None:
     rows = (row(sent=4, challenges=3, avoided=2, state="open", left=30.2), row("qwen-chat"), row("zcode", sent=1))
     said = lines(status(*rows), 8080, 1000.0)
     assert said == [
-        "Breakwater 0.2.0 at 127.0.0.1:8080, enforce; http://breakwater.internal/ says more",
+        "Breakwater 0.2.0 at 127.0.0.1:8080, enforce; http://127.0.0.1:8080/ says more",
         "  zai    paused 30 s; 4 sent, 3 challenged, 2 refused here",
         "  zcode  ok; 1 sent, 0 challenged, 0 refused here",
         "  1 more upstreams without a request so far",

@@ -86,7 +86,7 @@ def page(folder: Path) -> None:
 def lived(proxy: Proxy, upstream: Upstream) -> None:
     """Answers everywhere, then challenges at one upstream until its breaker opens, an overload at another, and one who waits."""
     good, loaded, bad = (upstream.place(host) for host in FAMILIES)
-    for number in range(24):
+    for number in range(8):
         say(proxy, good, number, ANSWER)
         if number % 3 == 0:
             say(proxy, loaded, number, ANSWER)
