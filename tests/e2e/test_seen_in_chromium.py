@@ -131,6 +131,23 @@ def test_nothing_is_cut_or_scrolls_sideways_at_either_address(
     assert browser.complaints == []
 
 
+def test_the_page_asks_for_a_few_bytes_and_for_itself_only_where_something_changed(
+    shown: Proxy, browser: Chromium, upstream: object
+) -> None:
+    here = upstream.place("z241.test")  # type: ignore[attr-defined]
+    browser.open(f"http://127.0.0.1:{shown.port}/?lang=en")
+    asked_small = "performance.getEntriesByType('resource').filter(e => e.name.includes('parts=revision')).length"
+    asked_page = "performance.getEntriesByType('resource').filter(e => e.name.includes('?lang=')).length"
+    browser.wait(f"{asked_small} >= 3")
+    assert browser.evaluate(asked_page) < browser.evaluate(asked_small)
+    before = browser.evaluate("document.getElementById('page').dataset.revision")
+    here.then(whole(BUSY))
+    ask(shown, here.url(MESSAGES), asked("changed"))
+    browser.wait(f"document.getElementById('page').dataset.revision !== '{before}'")
+    browser.wait("document.querySelector('[data-part=decisions]').textContent.includes('z241.test')")
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_follows_the_theme_of_the_system(browser: Chromium, theme: str) -> None:
     browser.theme("dark" if theme == "dark" else "light")
