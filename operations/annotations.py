@@ -21,10 +21,10 @@ PASSED_REFUSAL = ":small_orange_diamond:"
 def describe(flow: http.HTTPFlow, ex: Exchange, before: str = "") -> None:
     """Write comment, mark and metadata; a person's own comment and mark stay. ``before``: words that the comment begins with."""
     flow.metadata.setdefault(METADATA, {}).update(_facts(ex))
-    said = next((each.comment for each in (ex.decision, ex.admission) if each is not None and each.comment), "")
-    said = f"{before}. {said}" if before else said
-    if said and not flow.comment:
-        flow.comment = f"Breakwater: {said}"
+    made = next((each for each in (ex.decision, ex.admission) if each is not None and each.comment), None)
+    if (made or before) and not flow.comment:  # its reason too: mitmweb's field filters by comment, not by metadata
+        words = f"{before}. {made.comment if made else ''}".strip() if before else made.comment if made else ""
+        flow.comment = f"Breakwater {made.reason if made else ''}".strip() + f": {words}"
     mark = _mark(ex)
     if mark and not flow.marked:
         flow.marked = mark

@@ -5,7 +5,6 @@ Flows killed by hand in mitmweb, and those whose clients have gone, are settled 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,7 +17,7 @@ from operations.clock import clock
 from operations.content_view import explain
 from operations.controller import Controller
 from operations.export import corpus_line
-from operations.status import report_text, status_of
+from operations.status import as_lines, report_text, status_of
 from policies.breaker import Breaker, Transition
 
 logger = logging.getLogger("breakwater")
@@ -48,14 +47,14 @@ class Commands:
         return said
 
     @command.command("breakwater.status")
-    def status(self) -> str:
-        """Breakers, decisions and learnt windows, as JSON."""
-        return json.dumps(status_of(self._controller()).as_json(), ensure_ascii=False, indent=2)
+    def status(self) -> Sequence[str]:
+        """A line for each upstream in use or paused, and for who waits; the page has the rest."""
+        return as_lines(status_of(self._controller()))
 
     @command.command("breakwater.report")
-    def report(self) -> str:
+    def report(self) -> Sequence[str]:
         """What the exchanges so far say about why replays are refused."""
-        return report_text(self._controller())
+        return report_text(self._controller()).splitlines()
 
     @command.command("breakwater.open")
     def open(self, upstream: str) -> str:
@@ -73,13 +72,13 @@ class Commands:
         return self._act("reset", upstream)
 
     @command.command("breakwater.windows")
-    def windows(self) -> str:
+    def windows(self) -> Sequence[str]:
         """The context windows that were learnt."""
         rows = [
             f"{row.upstream} {row.model}{' (thinking)' if row.thinking else ''}: {row.tokens} tokens, {row.source}"
             for row in status_of(self._controller()).windows
         ]
-        return "\n".join(rows) or "No window has been learnt."
+        return rows or ["No window has been learnt."]
 
     @command.command("breakwater.forget")
     def forget(self, model: str) -> str:
@@ -87,9 +86,9 @@ class Commands:
         return self._act("forget", None, model)
 
     @command.command("breakwater.explain")
-    def explain(self, flows: Sequence[flow.Flow]) -> str:
-        """Say why flows were decided as they were."""
-        return "\n\n".join(explain(one) for one in flows if isinstance(one, http.HTTPFlow))
+    def explain(self, flows: Sequence[flow.Flow]) -> Sequence[str]:
+        """Say why flows were decided as they were; @ and a flow's id names the one that was clicked."""
+        return "\n\n".join(explain(one) for one in flows if isinstance(one, http.HTTPFlow)).splitlines()
 
     @command.command("breakwater.export")
     def export(self, flows: Sequence[flow.Flow]) -> str:

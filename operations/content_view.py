@@ -98,13 +98,15 @@ def describe(flow: object) -> str:
 
 
 def explain(flow: object) -> str:
-    """The decision trace, below it the replaced body. Never raises, always bounded."""
+    """The comment, the decision trace, what names this flow in a command, and the replaced body. Never raises, always bounded."""
     decided = _noted(flow)
     if decided is None:
         return NOTHING
-    lines = [*_trace(decided)]
-    if comment := getattr(flow, "comment", ""):
-        lines += ["", *_folded(_line(str(comment)))]
+    comment = getattr(flow, "comment", "")
+    lines = [*_folded(_line(str(comment))), ""] if comment else []
+    lines += _trace(decided)
+    if identity := getattr(flow, "id", ""):
+        lines.append(f"{'in a command':<16} @{identity}")
     if excerpt := _text(decided.get("excerpt")):
         lines += ["", "── the upstream's answer that was replaced ──", *_folded(excerpt[:EXCERPT_AT_MOST])]
     return "\n".join(lines[:LINES_AT_MOST]) or NOTHING

@@ -63,7 +63,8 @@ class Notifier:
         for one in transitions:
             if one.level != "debug" and (kind := MOVES.get(one.after)):
                 seconds = f"{one.left:.0f}" if one.after is BreakerState.OPEN else ""
-                self._tell(kind, {"upstream": one.upstream, "site": "", "reason": one.reason, "seconds": seconds})
+                hosts = next((row.hosts for row in self._settings().upstreams if row.name == one.upstream), ())
+                self._tell(kind, {"upstream": one.upstream, "site": hosts[0] if hosts else "", "reason": one.reason, "seconds": seconds})
 
     def close(self) -> None:
         """End what still runs: nothing of it outlives the proxy."""

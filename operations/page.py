@@ -21,7 +21,7 @@ from werkzeug.wrappers import Response as BaseResponse
 
 from operations import metrics
 from operations.page_site import HOST
-from operations.page_text import LANGUAGES, WORDS
+from operations.page_text import CODES, LANGUAGES, WORDS
 from operations.status import DecisionRow, Status
 
 logger = logging.getLogger("breakwater")
@@ -149,6 +149,7 @@ def _page(source: Source, notice: str = "") -> str:
         nonce=g.nonce,
         notice=notice[:NOTICE_AT_MOST],
         language=language,
+        code=lambda name: CODES.get(name, "") if language == "zh" else "",
         say=_speaker(WORDS[language]),
         rows_at_most=ROWS_AT_MOST,
         decisions=_runs(status.decisions),

@@ -99,6 +99,43 @@ _ROWS = (
     ("machine", "For machines:", "机器可读："),
 )
 
+CODES = MappingProxyType(
+    {
+        "challenge": "质询",
+        "challenge_busy": "质询:繁忙",
+        "challenge_captcha": "质询:需人机验证",
+        "challenge_blocked": "质询:账号受限",
+        "challenge_body_size": "质询:请求体过大",
+        "overload": "过载",
+        "rate_limit": "限流",
+        "quota": "额度用尽",
+        "account": "账号问题",
+        "filter": "内容过滤",
+        "overflow": "超出窗口",
+        "caller_error": "请求有误",
+        "upstream_error": "上游出错",
+        "upstream_cut": "上游中断",
+        "answer": "正常回答",
+        "nothing": "没有回答",
+        "breaker_open": "熔断中",
+        "breaker_probing": "试探中",
+        "remembered_wait": "等待未满",
+        "stated_wait": "上游要求等待",
+        "no_slot": "并发名额已满",
+        "slow_start": "逐个恢复",
+        "queue_full": "排队已满",
+        "closing": "代理正在退出",
+        "account_blocked": "账号受限",
+        "remembered_overflow": "刚因超出窗口被拒",
+        "remembered_body_size": "刚因请求体过大被拒",
+        "side_request_over_window": "辅助请求超出窗口",
+        "wait": "等待",
+        "blocked": "账号受限",
+        "body_size": "请求体过大",
+    }
+)
+"""Kinds and reason codes in Chinese; in English a code speaks for itself, and it stands beside the Chinese for whoever greps."""
+
 WORDS = MappingProxyType(
     {
         "en": MappingProxyType({key: english for key, english, _ in _ROWS}),

@@ -6,6 +6,7 @@ Nothing in here may hold a credential, a prompt, an answer or a query string: wh
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -135,6 +136,13 @@ class Status:
     counters: Counters = field(default_factory=Counters)
     """Themselves, not a copy: the metrics show them as they are."""
 
+    def revision(self) -> str:
+        """Changes with whatever the page shows, but for seconds that run down by themselves: it asks for this, and itself only then."""
+        upstreams = [replace(row, seconds_left=None) for row in self.upstreams]
+        refusals = [replace(row, seconds_left=0.0) for row in self.refusals]
+        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, self.tables, self.timeline, self.report_text, self.faults)
+        return f"{zlib.crc32(repr((shown, self.counters.freeze().as_json())).encode('utf8', 'replace')):08x}"
+
     def as_json(self, parts: str | None = None) -> dict[str, object]:
         """Everything, or only the parts named, with commas between them; time, version and mode always."""
         told: dict[str, object] = {
@@ -143,9 +151,27 @@ class Status:
         }
         told |= {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in self.tables}
         told |= {"report": self.report_text, "faults": dict(self.faults), "counts": self.counters.freeze().as_json()}
+        told["revision"] = self.revision()
         if parts is not None:
             told = {name: value for name, value in told.items() if name in parts.split(",")}
         return {"now": self.now_wall, "version": self.version, "mode": self.mode, **told}
+
+
+def as_lines(status: Status) -> list[str]:
+    """A line for each upstream that is in use or paused, then who waits and what failed."""
+    paused = "would be paused" if status.mode == "observe" else "paused"
+    words = {"closed": "passing", "half_open": "next one is the trial", "probing": "on trial", "open": paused}
+    said = [f"Breakwater {status.version}, {status.mode}"]
+    for row in sorted((row for row in status.upstreams if row.busy), key=lambda row: row.state != "open"):
+        left = f" for {row.seconds_left:.0f} s" if row.state == "open" and row.seconds_left is not None else ""
+        name = f"{row.name} {row.account}".strip()
+        counts = f"{row.sent} sent, {row.challenges} challenged, {row.avoided} refused here"
+        said.append(f"{name}: {words.get(row.state, row.state)}{left}; {counts}")
+    idle = sum(not row.busy for row in status.upstreams)
+    said.append(f"{idle} upstreams without a request so far")
+    for table in status.tables:
+        said += [f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows]
+    return said + [f"fault: {words}" for words in status.faults.values()]
 
 
 def decision_row(wall: float, flow_id: str, call: Call, said: Said, status: int | None) -> DecisionRow:

@@ -32,18 +32,28 @@
       if (old.outerHTML !== part.outerHTML) old.replaceWith(part);
     }
     document.title = fresh.dataset.title;
+    page().dataset.revision = fresh.dataset.revision;
     tick();
+  };
+
+  const ask = async (path) => {
+    const answer = await fetch(path, { cache: "no-store" });
+    if (!answer.ok) throw new Error(String(answer.status));
+    return answer;
   };
 
   const look = async () => {
     try {
-      const answer = await fetch("/?lang=" + document.documentElement.lang, { cache: "no-store" });
-      if (!answer.ok) throw new Error(String(answer.status));
-      show(await answer.text());
+      // A few bytes, and the page itself only where something has changed.
+      const { now, revision } = await (await ask("/status.json?parts=revision")).json();
+      if (revision !== page().dataset.revision) show(await (await ask("/?lang=" + document.documentElement.lang)).text());
+      const clock = document.querySelector("[data-clock]");
+      clock.dataset.at = new Date(now * 1000).toTimeString().slice(0, 8);
+      clock.textContent = `${clock.dataset.updated} ${clock.dataset.at}`;
       page().classList.remove("stale");
     } catch {
       const clock = document.querySelector("[data-clock]");
-      if (clock && !page().classList.contains("stale")) clock.textContent = clock.dataset.stale;
+      if (clock && !page().classList.contains("stale")) clock.textContent = `${clock.dataset.stale} ${clock.dataset.at}`;
       page().classList.add("stale");
     }
   };

@@ -93,8 +93,8 @@ def test_it_marks_and_summarises_and_sends_nothing_and_writes_no_state(recorded:
     assert not list(confdir.glob("breakwater*"))
     flows, originals = read(marked), read(recorded.path)
     assert [flow.marked for flow in flows] == [":warning:"] * 3 + [":no_entry:"] * 2 + [""] * 3 + [":warning:"]
-    assert flows[0].comment.startswith("Breakwater: would have been replaced.")
-    assert flows[3].comment.startswith("Breakwater: would have waited, or been refused here.")
+    assert flows[0].comment.startswith("Breakwater challenge_busy: would have been replaced.")
+    assert flows[3].comment.startswith("Breakwater breaker_open: would have waited, or been refused here.")
     assert [flow.metadata["breakwater"]["reason"] for flow in flows[:4:3]] == ["challenge_busy", "breaker_open"]
     for flow, original in zip(flows, originals, strict=True):
         assert flow.response

@@ -54,7 +54,7 @@ def test_a_challenged_flow_says_why(web: Web, place: Places) -> None:
     here = place().then(streamed([event(MTOP)]))
     assert send(web, here) == 529
     flow = web.flow(host=here.host)
-    assert flow["comment"] == "Breakwater: A challenge (busy) [mtop:ret] inside a 200 became a 529: wait 30 s."
+    assert flow["comment"] == "Breakwater challenge_busy: A challenge (busy) [mtop:ret] inside a 200 became a 529: wait 30 s."
     assert flow["marked"] == "⚠"
     text, _ = web.shown(flow)
     for line in ("reason           challenge_busy", "recognised by    mtop:ret", "told to wait     30 s", "sends upstream   1"):
@@ -102,6 +102,8 @@ def decided(web: Web, upstream: Upstream) -> dict[str, str]:
         ("~marker orange", {"passed"}),
         ("~comment Breakwater", {"refused", "replaced", "resent", "passed"}),
         ('~comment "breaker is open"', {"refused"}),
+        ("~comment challenge_busy", {"refused", "replaced"}),
+        ("~comment breaker_open", {"refused"}),
         ("~meta challenge_busy", {"refused", "replaced"}),
         ("~meta quota", {"passed"}),
     ],
@@ -118,17 +120,21 @@ def test_the_filters_of_the_readme_find_the_flows_and_no_words_of_a_model(
 
 def test_the_commands_answer(web: Web, place: Places, decided: dict[str, str]) -> None:
     here = place()
-    said = json.loads(web.command("breakwater.status")["value"])
-    assert {row["name"] for row in said["upstreams"]} >= set(decided.values())
+    said = web.command("breakwater.status")["value"]
+    assert {row.partition(":")[0] for row in said} >= set(decided.values())
+    assert all("\n" not in row for row in said)
     assert "opened" in web.command("breakwater.open", here.host)["value"]
     assert send(web, here) == 529
     assert "closed" in web.command("breakwater.close", here.host)["value"]
     assert "closed" in web.command("breakwater.reset", here.host)["value"]
     assert "Forgot 0" in web.command("breakwater.forget", "no-model")["value"]
-    assert web.command("breakwater.windows")["value"] == "No window has been learnt."
-    assert "A " in web.command("breakwater.report")["value"]
+    assert web.command("breakwater.windows")["value"] == ["No window has been learnt."]
+    assert "A " in "\n".join(web.command("breakwater.report")["value"])
     explained = web.command("breakwater.explain", f"~d {decided['replaced']}")["value"]
-    assert "challenge_busy" in explained
+    assert "reason           challenge_busy" in explained
+    clicked = web.flow(host=decided["passed"])  # as its address bar names it, and its content view
+    assert "reason           quota" in web.command("breakwater.explain", f"@{clicked['id']}")["value"]
+    assert f"in a command     @{clicked['id']}" in web.shown(clicked)[0]
     line = json.loads(web.command("breakwater.export", f"~d {decided['replaced']}")["value"])
     assert line["kind"] == "challenge"
     assert "xgTOKEN" not in line["response"]["body"]

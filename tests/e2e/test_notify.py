@@ -75,6 +75,7 @@ def test_the_command_hears_of_captcha_breaker_and_account_once_a_minute_a_kind(
     assert captcha["BREAKWATER_MESSAGE"].startswith(f"{here.host} asks for a captcha")
     assert re.fullmatch(r"\d+", captcha["BREAKWATER_SECONDS"])
     assert runs["breaker_opened"]["BREAKWATER_SECONDS"] == "59" or runs["breaker_opened"]["BREAKWATER_SECONDS"] == "60"
+    assert runs["breaker_opened"]["BREAKWATER_SITE"] == runs["breaker_closed"]["BREAKWATER_SITE"] == here.host
     assert runs["account_blocked"]["BREAKWATER_SITE"] == other.host
     assert "verify failed" not in str(runs)
     third = place("zcode").always(whole(CAPTCHA, 405))

@@ -106,6 +106,48 @@ def test_the_page_is_in_chinese_and_works_without_scripts(shown: Proxy, browser:
     assert browser.complaints == []
 
 
+SIDEWAYS = """[document.documentElement, ...document.querySelectorAll("#page *")]
+  .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline" && e.clientWidth && !e.closest("svg"))
+  .map(e => `${e.tagName} ${e.className} ${e.scrollWidth} > ${e.clientWidth} ${e.textContent.trim().slice(0, 60)}`)"""
+CUT = """[...document.querySelectorAll("th, td, .tiles div, .hour")]
+  .filter(e => e.offsetParent && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.textContent.trim().slice(0, 60))"""
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_nothing_is_cut_or_scrolls_sideways_at_either_address(
+    shown: Proxy, browser: Chromium, upstream: object, width: int, language: str
+) -> None:
+    opened(shown, upstream.place("z240.test"))  # type: ignore[attr-defined]
+    for address in (f"http://127.0.0.1:{shown.port}", "http://breakwater.internal"):
+        browser.wide(width)
+        browser.open(f"{address}/?lang={language}")
+        assert browser.evaluate("document.querySelectorAll('[data-part=decisions] tbody').length") > 0
+        browser.wait("document.querySelectorAll('.hour svg rect').length > 0")
+        assert browser.evaluate(SIDEWAYS) == []
+        assert browser.evaluate(CUT) == []
+        if kept := os.environ.get("BREAKWATER_SHOTS"):
+            browser.screenshot(Path(kept) / f"{width}-{language}.png")
+    assert browser.complaints == []
+
+
+def test_the_page_asks_for_a_few_bytes_and_for_itself_only_where_something_changed(
+    shown: Proxy, browser: Chromium, upstream: object
+) -> None:
+    here = upstream.place("z241.test")  # type: ignore[attr-defined]
+    browser.open(f"http://127.0.0.1:{shown.port}/?lang=en")
+    asked_small = "performance.getEntriesByType('resource').filter(e => e.name.includes('parts=revision')).length"
+    asked_page = "performance.getEntriesByType('resource').filter(e => e.name.includes('?lang=')).length"
+    browser.wait(f"{asked_small} >= 3")
+    assert browser.evaluate(asked_page) < browser.evaluate(asked_small)
+    before = browser.evaluate("document.getElementById('page').dataset.revision")
+    here.then(whole(BUSY))
+    ask(shown, here.url(MESSAGES), asked("changed"))
+    browser.wait(f"document.getElementById('page').dataset.revision !== '{before}'")
+    browser.wait("document.querySelector('[data-part=decisions]').textContent.includes('z241.test')")
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_follows_the_theme_of_the_system(browser: Chromium, theme: str) -> None:
     browser.theme("dark" if theme == "dark" else "light")

@@ -161,4 +161,4 @@ def test_nothing_that_tells_of_a_person_can_be_in_it(canary: str) -> None:
 
 
 def test_where_no_window_was_learnt_the_list_says_so() -> None:
-    assert Commands(Owner()).windows() == "No window has been learnt."
+    assert Commands(Owner()).windows() == ["No window has been learnt."]

@@ -9,8 +9,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from operations import page
 from operations.metrics import Counters
 from operations.page_site import HOST
-from operations.page_text import WORDS
+from operations.page_text import CODES, WORDS
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from policies.kinds import Kind, Reason
 from tests.operations.page_source import Ask, SourceStub, status
 
 NASTY = "<script>alert('x')</script>\"&"
@@ -250,3 +251,17 @@ def test_odd_numbers_do_not_break_the_page(ask: Ask, source: SourceStub) -> None
         windows=(WindowRow("zai", "m", 1000, expires_wall=1e30),),
     )
     assert ask().status_code == 200
+
+
+def test_kinds_and_reasons_are_chinese_on_the_chinese_page_with_their_code_beside(ask: Ask, source: SourceStub) -> None:
+    decided = DecisionRow(990.0, "f", "zai", "anthropic", "/v1/messages", "overload", "breaker_open", "", 41.2, 0, 529)
+    source.shown = status(decisions=(decided,))
+    chinese, english = ask("/?lang=zh").text, ask("/?lang=en").text
+    for words in ("熔断中 <code>breaker_open</code>", "<td>过载</td>", "<td>等待<div"):
+        assert words in chinese, words
+    assert "熔断" not in english.replace("中文", "")
+    assert "<td>overload</td>" in english
+
+
+def test_every_reason_has_its_chinese() -> None:
+    assert {reason.value for reason in Reason} | {kind.value for kind in Kind} <= set(CODES)

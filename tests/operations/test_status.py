@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +91,15 @@ def test_a_status_becomes_json_with_every_row() -> None:
     assert told["faults"] == {"judge": "once"}
     assert told["counts"]["avoided"] == {"zai": {"breaker_open": 1}}
     assert told["counts"]["holds"] == {"zai": {"count": 1, "seconds": 0.5}}
+
+
+def test_the_revision_stays_while_only_seconds_run_down_and_changes_with_the_rest() -> None:
+    row = UpstreamRow("zai", state="open", seconds_left=41.0)
+    first = Status(1.0, "1", "enforce", upstreams=(row,), refusals=(RefusalRow("wait", "zai", "ab", 9.0),))
+    later = replace(
+        first, now_wall=3.0, upstreams=(replace(row, seconds_left=39.0),), refusals=(RefusalRow("wait", "zai", "ab", 7.0),)
+    )
+    assert later.revision() == first.revision()
+    assert replace(later, upstreams=(replace(row, state="half_open"),)).revision() != first.revision()
+    assert replace(later, mode="observe").revision() != first.revision()
+    assert later.as_json("revision") == {"now": 3.0, "version": "1", "mode": "enforce", "revision": first.revision()}

@@ -121,6 +121,10 @@ class Chromium:
     def theme(self, name: Literal["light", "dark"]) -> None:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
+    def wide(self, pixels: int) -> None:
+        """Make the window so wide, as a telephone or a tablet is."""
+        self.call("Emulation.setDeviceMetricsOverride", width=pixels, height=1500, deviceScaleFactor=1, mobile=False)
+
     def scripts(self, *, on: bool) -> None:
         self.call("Emulation.setScriptExecutionDisabled", value=not on)
 
