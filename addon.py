@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,21 @@ from typing import Any
 import mitmproxy.version
 from mitmproxy import connection, ctx, http, tls
 from mitmproxy.addonmanager import Loader
+from mitmproxy.exceptions import AddonHalt
 
 from requirements import missing, needed
 
 with needed():
     import held_stream
     import hold
-    from operations import content_view, demo, page, reload, sharing, startup_warnings
+    from operations import content_view, demo, lines, page, page_site, reload, sharing, startup
     from operations.backtest import Backtest
-    from operations.commands import Commands, act, is_killed, settle_killed
+    from operations.clock import clock
+    from operations.commands import Commands, act, is_killed, settle_killed, settle_left
     from operations.config_watch import ConfigWatch
     from operations.controller import Controller
-    from operations.startup_mistakes import check_writable, misspelt
     from operations.state_file import LOCK_TRIES, StateFile
     from operations.status import Status, status_of
-    from operations.version import VERSION
     from policies.request.surfaces import BUILT_IN
     from policies.settings import Settings
     from policies.settings_file import SettingsError, parse
@@ -72,7 +71,7 @@ class Breakwater:
     def configure(self, updated: set[str]) -> None:
         if self.controller is not None and not updated & {"breakwater_config", "breakwater_demo"}:
             return
-        for line in misspelt(ctx.options):
+        for line in startup.misspelt(ctx.options):
             logger.error("%s", line)
         named = ctx.options.breakwater_config
         self._watch = ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
@@ -90,13 +89,14 @@ class Breakwater:
         try:
             settings = parse(text, str(self._watch.path), os.environ, built_in)
             if ctx.options.server:
-                check_writable(settings, str(self._watch.path))
+                startup.check_writable(settings, str(self._watch.path))
         except SettingsError as error:
             logger.error("%s", error)  # noqa: TRY400 - one line for a person
             return False
         if self.controller is None:
             self.controller = reload.take() or self._start(settings)
-        self.controller.log_transitions(self.controller.state.take(settings, time.monotonic()))
+        self.controller.log_transitions(self.controller.state.take(settings, clock().now))
+        self.controller.waiting.look()
         if self._task and ctx.options.server:
             sharing.follow(self.controller)
         return True
@@ -118,16 +118,9 @@ class Breakwater:
                 fault,
             )
         content_view.register()
-        settings = self.controller.state.settings
         if ctx.options.server:
-            startup_warnings.at_start()
-            logger.info(
-                "Breakwater %s: %s, %d upstreams; its state is at http://%s/ through this proxy",
-                VERSION,
-                settings.mode,
-                len(settings.upstreams),
-                page.HOST,
-            )
+            startup.warn()
+            logger.info("%s", lines.start(self.controller))
             sharing.follow(self.controller)
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
@@ -147,8 +140,10 @@ class Breakwater:
                     self.controller.fault("look", None, fault)
 
     def _look(self) -> None:
-        if self._watch and (text := self._watch.poll()) is not None and self._take(text):
-            logger.info("Breakwater: %s has changed and was taken up", self._watch.path)
+        before = self.controller and self.controller.state.settings
+        if self._watch and (text := self._watch.poll()) is not None and self._take(text) and self.controller:
+            news = lines.changed(before, self.controller.state.settings) if before else "the settings are read"
+            logger.info("Breakwater: %s has changed and was taken up: %s", self._watch.path, news)
         if self._watch and (trouble := self._watch.trouble()):
             logger.warning("Breakwater: %s %s; the last good settings stay", self._watch.path, trouble)
         if self.controller is None:
@@ -176,8 +171,10 @@ class Breakwater:
             reload.leave(controller)
         if controller:
             controller.evidence_log.wait()
-        ending = controller is not None and ctx.master.should_exit.is_set() and len(controller.waiting)
-        return controller.waiting.close() if controller and ending else None
+        ending = controller is not None and ctx.master.should_exit.is_set()
+        if controller and ending:
+            controller.notify.close()
+        return controller.waiting.close() if controller and ending and len(controller.waiting) else None
 
     # -- connections ------------------------------------------------------------------------------------------
 
@@ -196,7 +193,7 @@ class Breakwater:
         if self.controller is None:
             return
         state, server, hello = self.controller.state, data.context.server.address, data.client_hello
-        if server and server[0] == page.HOST:
+        if server and server[0] == page_site.HOST:
             return  # nobody is there: it is answered here
         address = (server[0], server[1]) if server else None
         ends_here = data.context.client.proxy_mode.type_name == "reverse"
@@ -207,6 +204,10 @@ class Breakwater:
         if how is Treatment.PERSON:
             self.controller.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
 
+    def client_disconnected(self, client: connection.Client) -> None:
+        if self.controller is not None:
+            settle_left(self.controller, client)
+
     async def server_connect(self, data: Any) -> None:
         served = self._demo_address if ctx.options.breakwater_demo else None
         if served and data.server.address and data.server.address[0] == demo.HOST:
@@ -214,16 +215,20 @@ class Breakwater:
 
     # -- flows ------------------------------------------------------------------------------------------------
 
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        self._keep_to_ourselves(flow)
+
     def request(self, flow: http.HTTPFlow) -> None:
         if self.controller is None or flow.response or flow.error or not flow.live:
             return
         try:
-            if flow.request.host == page.HOST:
-                flow.response = page.answer(self._page, flow.request)
+            if own := page_site.site(flow):
+                flow.response = page.answer(self._page, flow.request, own)
             else:
                 self.controller.request(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the request goes on unchanged, counted, logged once
             self.controller.fault("request", flow, fault)
+        self._keep_to_ourselves(flow)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         if self.controller is None or not flow.live:
@@ -240,6 +245,7 @@ class Breakwater:
         self._over(flow)
 
     def _over(self, flow: http.HTTPFlow) -> None:
+        self._keep_to_ourselves(flow)
         if self.controller is None:
             return
         try:
@@ -252,6 +258,11 @@ class Breakwater:
                 self.controller.response(flow)
         except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
             self.controller.fault("response", flow, fault)
+
+    def _keep_to_ourselves(self, flow: http.HTTPFlow) -> None:
+        """End a hook for requests of the page: lists, logs and files, whose addons come later, never hear of them."""
+        if self.controller is not None and flow.live and page_site.site(flow):
+            raise AddonHalt
 
     def _judge_again(self, flow: http.HTTPFlow) -> None:
         """A flow out of a file: what would have happened."""

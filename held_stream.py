@@ -1,4 +1,4 @@
-"""Holds a response's headers back, lets a request wait, and re-sends it in place: the only file that knows mitmproxy's inside.
+"""Streams that hold a response's headers back, let a request wait, and re-send it in place: the only file that knows mitmproxy's inside.
 
 mitmproxy sends the status line as soon as an addon asks for streaming, so its public hooks cannot turn a first-frame
 challenge into a real status. ``adopt`` makes the HTTP layers of a connection build a ``HeldStream``: where it has a hold,
@@ -6,8 +6,8 @@ the headers and first bytes of its response stay here until the hold decides
 
     Commit    the headers, what was kept, and then chunk by chunk what comes
     Replace   an answer of our own, already placed in ``flow.response``
-    Resend    the same request once more, after a pause, on a fresh stream id
-    Queue     the same request once more, when it is woken and its gate says so
+    Resend    the request once more, after a pause, on a fresh stream id
+    Queue     the request once more, when it is woken and its gate says so
 
 Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once. Written against
 mitmproxy 11.0.2 and 12.x; self_test.py says at start-up whether that still holds.

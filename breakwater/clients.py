@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from breakwater.env import AUTHORITIES, NO_PROXY, PROXY
 from breakwater.places import HOST
-from breakwater.variables import AUTHORITIES, NO_PROXY, PROXY
 
 
 class Client(NamedTuple):

@@ -9,8 +9,7 @@ from mitmproxy.addons import errorcheck
 from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
-from breakwater.framing import Framing
-from breakwater.lean import Lean
+from breakwater.lean import Framing, Lean
 from breakwater.lines import Errors, Lines
 from breakwater.places import HOST
 from breakwater.together import Writers

@@ -9,15 +9,17 @@ from typing import Any, NoReturn
 
 from breakwater import authorities, lease, loops
 from breakwater.cli import EPILOG, Parser, port
-from breakwater.places import USAGE, CommandError, app, confdir
+from breakwater.places import HOST, USAGE, CommandError, app, confdir
 
 
 def parser() -> Parser:
-    made = Parser(prog="breakwater start", usage="breakwater start [--port N] [--demo] [--full] [mitmdump options]")
+    made = Parser(prog="breakwater start", usage="breakwater start [--port N] [--page-port N] [--demo] [--full] [mitmdump options]")
     made.epilog = EPILOG
     made.add_argument("--port", "-p", "--listen-port", type=port, metavar="N", help="default: 8080")
+    made.add_argument("--page-port", type=port, metavar="N", help="a port for the page, where the others serve an upstream alone")
     made.add_argument("--demo", action="store_true", help="with a scripted upstream at http://demo.breakwater.internal/")
     made.add_argument("--full", action="store_true", help="mitmdump as it is, with nothing left out")
+    made.add_argument("--mode", "-m", dest="modes", action="append", default=[], help=argparse.SUPPRESS)
     made.add_argument("--set", dest="sets", action="append", default=[], help=argparse.SUPPRESS)
     made.add_argument("--while-leased", metavar="FILE", help=argparse.SUPPRESS)
     return made
@@ -29,6 +31,12 @@ def main(words: Sequence[str]) -> int:
     arguments = ["-s", str(app() / "addon.py")]
     arguments += [] if asked.port is None else ["--listen-port", str(asked.port)]
     sets = [*asked.sets, *(["breakwater_demo=true"] if asked.demo else [])]
+    modes = asked.modes
+    if asked.page_port is not None:  # the page is at the address of any regular proxy
+        set_ones = [entry for entry in sets if entry.startswith("mode=")]
+        sets = [entry for entry in sets if entry not in set_ones]
+        modes = [*(modes or [entry.removeprefix("mode=") for entry in set_ones] or ["regular"]), f"regular@{HOST}:{asked.page_port}"]
+    arguments += [word for mode in modes for word in ("--mode", mode)]
     for entry in sets:
         arguments += ["--set", entry]
     sys.argv[0] = "breakwater start"  # mitmproxy begins its own complaints with it

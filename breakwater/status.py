@@ -59,11 +59,20 @@ def lines(status: Mapping[str, Any], port: int, now: float) -> list[str]:
         f"{row['avoided']} refused here"
         for row in rows
     ]
+    said += [f"  {words}" for words in _waiting(status)]
     idle = len(status["upstreams"]) - len(rows)
     said.append(f"  {idle} {'more ' if rows else ''}upstreams without a request so far")
     said += [f"  {_ago(now - row['wall'])} ago: {row['comment'] or row['reason']}" for row in _newest(status)]
     said += [f"  fault: {kind}: {words}" for kind, words in status.get("faults", {}).items()]
     return [_plain(each) for each in said]
+
+
+def _waiting(status: Mapping[str, Any]) -> list[str]:
+    """Who waits here unsent, a line for each upstream and reason."""
+    waits: dict[tuple[str, str], list[float]] = {}
+    for row in status.get("waiting", ()):
+        waits.setdefault((row["upstream"], row["reason"]), []).append(row["waited"])
+    return [f"{name}: {len(waited)} waiting here ({why}), the longest for {max(waited):.0f} s" for (name, why), waited in waits.items()]
 
 
 def _newest(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:

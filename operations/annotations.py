@@ -58,8 +58,11 @@ def _facts(ex: Exchange) -> dict[str, Any]:
         "waits": [float(resend.after) for resend in ex.resends],
         "not_sent_again": said.not_again if said else "",
         "told": said.wait if said else None,
+        "queued_seconds": None,
         "hold_seconds": None if ex.held is None else round(ex.held, 3),
     }
+    if ex.place is not None and ex.place.waited:
+        facts |= {"queued_seconds": round(ex.place.waited, 3), "queued_for": ex.admission.reason if ex.admission else ""}
     if finding is not None:
         excerpt = finding.excerpt.decode("utf8", "replace")
         facts |= {"finding": finding.kind.value, "row": finding.row, "code": finding.code, "excerpt": excerpt}

@@ -12,7 +12,7 @@ from typing import Any
 from mitmproxy import connection, http
 
 from operations.annotations import METADATA, describe
-from operations.flow_adapter import exchange_of
+from operations.flow_adapter import exchange_of, printable
 from operations.held import head_of
 from policies import decide
 from policies.decisions import End, Refuse, Replace, Resend
@@ -34,6 +34,8 @@ NEVER_SENT = frozenset({
 EAGER_SECONDS = 3.0
 """Before its first request, that an upstream is connected to by mitmproxy's eager strategy."""
 CONNECTIONS = 10_000
+HOSTS_AT_MOST, HOST_CHARACTERS = 10, 80
+"""Of hosts that no upstream names."""
 _CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, reason in decide.CHALLENGES.items()}
 
 
@@ -52,6 +54,9 @@ class Backtest:
         self._connections: OrderedDict[str, None] = OrderedDict()
         self.outcomes: Counter[str] = Counter()
         self.seen = 0
+        self.guarded = 0
+        """Flows that went to a configured host."""
+        self._others: Counter[str] = Counter()
 
     @property
     def evidence(self) -> tuple[Record, ...]:
@@ -62,6 +67,10 @@ class Backtest:
         self.seen += 1
         start = flow.request.timestamp_start
         ex = exchange_of(flow, self._rules.state, start)
+        if ex is None and self._rules.state.surfaces.at(flow.request.host, flow.request.port, flow.client_conn.sni) is None:
+            self._others[printable(flow.request.host)[:HOST_CHARACTERS] if len(self._others) < CONNECTIONS else "…"] += 1
+            return
+        self.guarded += 1
         if ex is None:
             return
         if self._onlooker is not None:
@@ -113,8 +122,13 @@ class Backtest:
         return wire.timestamp_start >= asked - EAGER_SECONDS
 
     def summary(self) -> str:
-        lines = [f"Breakwater: {self.seen} flows read, {sum(self.outcomes.values())} would have gone otherwise"]
+        otherwise = f"{sum(self.outcomes.values())} would have gone otherwise"
+        lines = [f"Breakwater: {self.seen} flows read, {self.guarded} of them to guarded hosts; {otherwise}"]
         lines += [f"  {number:6} {outcome}" for outcome, number in self.outcomes.most_common()]
+        if self._others:
+            hosts = [f"{host} ({number})" for host, number in self._others.most_common(HOSTS_AT_MOST)]
+            hosts += [f"and {len(self._others) - HOSTS_AT_MOST} more"] if len(self._others) > HOSTS_AT_MOST else []
+            lines.append(f"  not guarded: {', '.join(hosts)}")
         return "\n".join(lines)
 
     def report(self) -> str:

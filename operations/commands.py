@@ -1,6 +1,6 @@
 """What a person may do: the commands of the console and mitmweb, and the page's buttons, since mitmdump has no prompt.
 
-Flows killed by hand in mitmweb are settled here too.
+Flows killed by hand in mitmweb, and those whose clients have gone, are settled here too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from mitmproxy import command, exceptions, flow, http
+from mitmproxy import command, connection, exceptions, flow, http
 from mitmproxy.flow import Error
 
 import hold
@@ -106,6 +106,7 @@ def act(controller: Controller, action: str, upstream: str | None, model: str | 
         windows = controller.state.windows.forget(model)
         overflows = controller.state.refusals.forget_overflows(None, model)
         limits = controller.state.line.limits.forget(model)
+        controller.waiting.look()
         learnt = f"{windows} learnt window(s), {limits} learnt limit(s) and {overflows} remembered overflow(s)"
         return f"Forgot {learnt} of {model}."
     if not upstream or controller.state.surfaces.upstream(upstream) is None:
@@ -136,6 +137,12 @@ def settle_killed(controller: Controller) -> None:
         killed.intercepted = True  # one that was intercepted would wait for ever, and its client with it
         killed.resume()  # type: ignore[no-untyped-call]
         hold.wake(killed)  # its layer hears of the kill now, and not with the upstream's next bytes
+
+
+def settle_left(controller: Controller, client: connection.Client) -> None:
+    """Settle what a client has left behind: a stream that still waits for its upstream connection never hears of it."""
+    for left in [each for each in controller.live if each.client_conn is client]:
+        controller.error(left)
 
 
 def _move(breaker: Breaker, action: str, now: float) -> Transition | None:

@@ -34,6 +34,8 @@ TRACE = (
     ("breaker_before", "breaker before"),
     ("breaker_after", "breaker after"),
     ("waits", "waits"),
+    ("queued_seconds", "waited unsent"),
+    ("queued_for", "waited for"),
     ("told", "told to wait"),
     ("attempts", "sends upstream"),
     ("not_sent_again", "not sent again"),
@@ -41,7 +43,7 @@ TRACE = (
 )
 """Key of the metadata, and how it is called; in the order in which it is shown. What is absent is left out."""
 
-UNITS = {"hold_seconds": " s", "waits": " s", "told": " s"}
+UNITS = {"queued_seconds": " s", "hold_seconds": " s", "waits": " s", "told": " s"}
 BELOW = frozenset({"excerpt"})
 
 # Both are meant to be subclassed; which of them exists depends on mitmproxy's version.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import secrets
 import weakref
 from collections import deque
@@ -18,11 +17,12 @@ from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
+from operations.notify import Notifier
 from operations.shared_state import SharedState
 from operations.state_file import StateFile
-from operations.status import DecisionRow
+from operations.status import DecisionRow, decision_row
 from operations.timeline import Timeline
-from operations.waiting import Waiting
+from operations.waiting import RELEASED, Waiting
 from policies.breaker import BreakerState, Transition
 from policies.decisions import Admission, Commit, Decision, End, Forward, Queue, Refuse, Replace, Resend, Said
 from policies.exchange import Exchange
@@ -33,9 +33,8 @@ from policies.rules import Rules
 from policies.settings import Settings
 from policies.state import State
 
-logger = logging.getLogger("breakwater")
-
 DECISIONS_KEPT = 200
+TEACHES = frozenset({Kind.CHALLENGE, Kind.OVERFLOW, Kind.RATE_LIMIT, Kind.OVERLOAD})  # kinds that change what the state file keeps
 
 
 class Controller:
@@ -63,8 +62,9 @@ class Controller:
         """When the evidence was last counted, and what came out."""
         self.shared: SharedState | None = None
         """Follows the settings while the proxy runs (operations/sharing.py)."""
-        self.waiting = Waiting(self.state.line, self.counters.waited)
+        self.waiting = Waiting(self.state.line, self.counters.waited, self.fault)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
+        self.notify = Notifier(lambda: self.state.settings)
 
     @property
     def state(self) -> State:
@@ -109,7 +109,7 @@ class Controller:
         if admission.comment:
             self._show(flow, ex, admission, None)
         if admission.after > 0:
-            self._log(flow, ex, f"paced: sent {admission.after:.2f} s later")
+            self._log(flow, ex, f"sent {admission.after:.2f} s later", "paced")
         return admission
 
     def _wait(self, flow: http.HTTPFlow, ex: Exchange, queued: Queue) -> None:
@@ -215,6 +215,7 @@ class Controller:
     def decided(self, flow: http.HTTPFlow, ex: Exchange, decision: Decision | End) -> None:
         """Count and show a decision over an answer."""
         upstream, finding = ex.call.surface.upstream, decision.finding
+        self.notify.found(ex, decision)
         if isinstance(decision, End):
             assert finding
             self.counters.refused_in_stream(upstream, finding.kind.value)
@@ -222,10 +223,10 @@ class Controller:
             return
         if finding is not None:
             self.counters.found(upstream, finding.kind.value)
-            self.unsaved = self.unsaved or finding.kind in (Kind.CHALLENGE, Kind.OVERFLOW)
+            self.unsaved = self.unsaved or finding.kind in TEACHES
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
-            self._log(flow, ex, decision.comment)
+            self._log(flow, ex, decision.comment, decision.reason)
             return
         if isinstance(decision, Queue):
             self._wait(flow, ex, decision)
@@ -245,6 +246,7 @@ class Controller:
         if flow is not None and (ex := self.live.get(flow)):
             with contextlib.suppress(Exception):  # the breaker itself may be what failed: then its lease ends the probe
                 ex.turn_over(clock().now)
+            self.waiting.leave(ex.place, RELEASED)
         self.log.fault(kind, flow.id if flow else None, fault)
         self.counters.fault(kind)
 
@@ -252,29 +254,15 @@ class Controller:
 
     def _show(self, flow: http.HTTPFlow, ex: Exchange, said: Said, status: int | None) -> None:
         """Put a decision on the page, on its flow and into the log."""
-        surface = ex.call.surface
-        row = DecisionRow(
-            wall=clock().wall,
-            flow_id=flow.id,
-            upstream=surface.upstream,
-            wire=surface.wire.value,
-            path=ex.call.path,
-            finding=said.finding.kind.value if said.finding else "",
-            reason=said.reason,
-            comment=said.comment,
-            wait=said.wait,
-            attempts=said.attempts,
-            status=status,
-        )
-        self.decisions.appendleft(row)
+        self.decisions.appendleft(decision_row(clock().wall, flow.id, ex.call, said, status))
         describe(flow, ex)
-        self._log(flow, ex, said.comment)
+        self._log(flow, ex, said.comment, said.reason)
 
-    def _log(self, flow: http.HTTPFlow, ex: Exchange, comment: str = "") -> None:
+    def _log(self, flow: http.HTTPFlow, ex: Exchange, comment: str = "", reason: str = "") -> None:
         news, ex.news = ex.news, []
-        lines = [each for each in news if isinstance(each, str)] + ([comment] if comment else [])
-        for line in lines:
-            logger.info("Breakwater: %s %s %s: %s", flow.id, ex.call.surface.upstream, ex.call.path, line)
+        said = [(log.LEARNT, each) for each in news if isinstance(each, str)] + ([(reason, comment)] if comment else [])
+        for why, words in said:
+            log.of_flow(ex.call.surface.upstream, why, words, ex.call.path, flow.id)
         self.log_transitions([each for each in news if isinstance(each, Transition)])
 
     def log_transitions(self, transitions: list[Transition]) -> None:
@@ -282,7 +270,8 @@ class Controller:
         for moved in transitions:
             if moved.after is BreakerState.OPEN:
                 self.counters.opened(moved.upstream)
-        log.transitions(transitions)
+        log.transitions(transitions, observing=not self.state.enforces)
+        self.notify.moved(transitions)
 
     def look(self) -> None:
         """Note in the timeline what has come since the last look."""

@@ -164,9 +164,11 @@ class HeldResponse:
         return decision
 
     def _tap(self, data: bytes) -> list[bytes]:
+        before = self.judge.ex.answered
         passed, end = self.judge.tap(data, *clock())
         self._passes = self._passes or self.judge.passes
-        self.controller.waiting.look()
+        if end is not None or self.judge.ex.answered is not before:
+            self.controller.waiting.look()
         chunks = list(passed)
         if end is None:
             return chunks
@@ -174,7 +176,7 @@ class HeldResponse:
         if end.withheld or "content-length" in self.flow.response.headers:
             self.severed = True  # no plain text can be put in here: a cut
         else:
-            chunks.append(end.frame)
+            chunks += [end.frame] if end.frame else []  # an empty chunk would end the body before its end
             self.ended = True
         self.controller.decided(self.flow, self.judge.ex, end)
         return chunks

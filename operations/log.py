@@ -1,4 +1,4 @@
-"""The log's lines: what moved a breaker, what is said once, and faults of our own."""
+"""The log's lines: each begins with the upstream and the reason; the flow's id comes last."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import logging
 import traceback
 from collections.abc import Iterable
 
-from policies.breaker import Transition
+from policies.breaker import BreakerState, Transition
 
 logger = logging.getLogger("breakwater")
+
+LEARNT = "learnt"
+"""In a reason's place, before what was learnt of a model."""
 
 
 class Log:
@@ -34,10 +37,17 @@ class Log:
         self.faults.setdefault(kind, words)
 
 
-def transitions(moved: Iterable[Transition]) -> None:
+def of_flow(upstream: str, reason: str, words: str, path: str, flow_id: str) -> None:
+    """Say what became of one request."""
+    logger.info("Breakwater: %s %s: %s (%s, flow %s)", upstream, reason, words.removesuffix("."), path, flow_id)
+
+
+def transitions(moved: Iterable[Transition], *, observing: bool) -> None:
     """Say openings and closings of breakers; what lies between goes without a line."""
     for one in moved:
-        if one.level != "debug":
-            level = logging.WARNING if one.level == "warning" else logging.INFO
-            words = "Breakwater: breaker of %s: %s -> %s (%s)"
-            logger.log(level, words, one.upstream, one.before.value, one.after.value, one.reason)
+        if one.level == "debug":
+            continue
+        level = logging.WARNING if one.level == "warning" else logging.INFO
+        word = "would be" if observing else "is"
+        how = f"opened for {one.left:.0f} s" if one.after is BreakerState.OPEN else one.after.value
+        logger.log(level, "Breakwater: %s %s: its breaker %s (it was %s)", one.upstream, one.reason, f"{word} {how}", one.before.value)

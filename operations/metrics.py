@@ -34,7 +34,7 @@ OTHER = "other"
 
 FAULTS = frozenset({
     "request", "responseheaders", "response", "judge", "tap", "settle", "clock", "due", "unsent", "look",
-    "evidence", "watch",
+    "evidence", "watch", "line",
 })  # fmt: skip
 """Where a fault of our own can be."""
 

@@ -1,4 +1,4 @@
-"""The status page at http://breakwater.internal/, as a Flask app and as an answer to a mitmproxy request."""
+"""The status page, as a Flask app and as an answer to a mitmproxy request."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from operations import metrics
+from operations.page_site import HOST
 from operations.page_text import LANGUAGES, WORDS
 from operations.status import DecisionRow, Status
 
 logger = logging.getLogger("breakwater")
 
-HOST = "breakwater.internal"
-ORIGINS = frozenset({f"http://{HOST}", f"https://{HOST}"})
+SITE = "breakwater.site"
+"""Key of a request's environment: the authority at which the page is asked for."""
 ACTIONS = frozenset({"open", "close", "reset", "forget"})
 FORM_BYTES = 4096
 ROWS_AT_MOST = 50
@@ -61,7 +62,7 @@ class _App(Flask):
 
 
 def make_app(source: Source) -> Flask:
-    """The app. It answers for the host `breakwater.internal` alone; everything else is a 404."""
+    """The app. It answers for the page's own authorities alone; everything else is a 404."""
     app = _App("breakwater", static_folder=None, root_path=str(Path(__file__).parent))
     app.config.update(MAX_CONTENT_LENGTH=FORM_BYTES, PROPAGATE_EXCEPTIONS=False)
     app.jinja_options = {"trim_blocks": True, "lstrip_blocks": True}
@@ -86,12 +87,12 @@ def make_app(source: Source) -> Flask:
     return app
 
 
-def answer(app: Flask, asked: http.Request) -> http.Response:
-    """Run the app for one request, here and now.
+def answer(app: Flask, asked: http.Request, site: str = HOST) -> http.Response:
+    """Run the app for one request, here and now. ``site``: the authority that was found to be the page's.
 
     In the caller's thread, so that the state which it reads does not change under it; a page takes a few milliseconds.
     """
-    response = BaseResponse.from_app(app.wsgi_app, _environ(asked), buffered=True)
+    response = BaseResponse.from_app(app.wsgi_app, {**_environ(asked), SITE: site}, buffered=True)
     return http.Response.make(
         response.status_code,
         response.get_data(),
@@ -131,7 +132,7 @@ def _environ(asked: http.Request) -> dict[str, Any]:
 
 
 def _guard_host() -> None:
-    if request.host.lower() != HOST:
+    if request.host.lower() != request.environ[SITE]:
         abort(404)
     g.nonce = secrets.token_urlsafe(16)
 
@@ -161,7 +162,7 @@ def _page(source: Source, notice: str = "") -> str:
 
 
 def _runs(decisions: Sequence[DecisionRow]) -> list[tuple[DecisionRow, int]]:
-    """The newest of each run of decisions alike, and how many there are: an open breaker says the same a hundred times."""
+    """Newest of each run of decisions alike, and how many there are: an open breaker says one thing a hundred times."""
     runs = itertools.groupby(
         decisions, lambda row: (row.upstream, row.wire, row.path, row.finding, row.reason, row.status)
     )
@@ -192,7 +193,8 @@ def _act(source: Source) -> Any:
 def _same_origin() -> bool:
     """Sec-Fetch-Site is sent to trustworthy origins only, which plain http is not; Origin comes with every POST."""
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
-    if site not in (None, "same-origin") or (origin is not None and origin not in ORIGINS):
+    origins = {f"{scheme}://{request.environ[SITE]}" for scheme in ("http", "https")}
+    if site not in (None, "same-origin") or (origin is not None and origin not in origins):
         return False
     return site is not None or origin is not None
 

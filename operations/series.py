@@ -10,7 +10,7 @@ CONNECTED = "connected"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series: a row of the README's table."""
+    """One series: a row of the table in docs/metrics.md."""
 
     name: str
     type: str

@@ -46,7 +46,7 @@ class _UnreadableError(Exception):
 
 
 class StateFile:
-    """The file of one proxy, which others may use at the same time; without a path nothing is kept."""
+    """The file of one proxy, which others may use meanwhile; without a path nothing is kept."""
 
     def __init__(self, path: str | os.PathLike[str] = "") -> None:
         self.path = str(path)
@@ -65,6 +65,9 @@ class StateFile:
         """What was kept, empty at a first start. ``create``: write a fresh key at once, so that a second proxy takes it too."""
         if not self.path:
             return Saved()
+        if create:  # on a fresh machine mitmproxy makes its folder later
+            with contextlib.suppress(OSError, ValueError, RuntimeError):
+                Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         with _locked(self.path, LOCK_TRIES) if create else contextlib.nullcontext(NO_LOCKS) as lock:
             if create and lock == NO_LOCKS:
                 self._say(f"{self.path}: no file locks here; give each proxy a state_path of its own", logging.INFO)
@@ -290,11 +293,8 @@ def _words(error: Exception) -> str:
     return " ".join(words.split()) or type(error).__name__
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make the new name last through a power cut, where the system can."""
-    with contextlib.suppress(OSError):
+def _sync_directory(directory: Path) -> None:  # so that the new name lasts through a power cut
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
         descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        stack.callback(os.close, descriptor)
+        os.fsync(descriptor)

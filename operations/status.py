@@ -16,6 +16,8 @@ from operations.series import CONNECTED
 from operations.timeline import Bar
 from operations.version import VERSION
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
+from policies.calls import Call
+from policies.decisions import Said
 from policies.research import report
 from policies.settings import Upstream
 from policies.windows import LIFETIME
@@ -144,6 +146,23 @@ class Status:
         if parts is not None:
             told = {name: value for name, value in told.items() if name in parts.split(",")}
         return {"now": self.now_wall, "version": self.version, "mode": self.mode, **told}
+
+
+def decision_row(wall: float, flow_id: str, call: Call, said: Said, status: int | None) -> DecisionRow:
+    """What was decided over one request; ``status``: of the answer that its client gets, None where it has none yet."""
+    return DecisionRow(
+        wall=wall,
+        flow_id=flow_id,
+        upstream=call.surface.upstream,
+        wire=call.surface.wire.value,
+        path=call.path,
+        finding=said.finding.kind.value if said.finding else "",
+        reason=said.reason,
+        comment=said.comment,
+        wait=said.wait,
+        attempts=said.attempts,
+        status=status,
+    )
 
 
 def status_of(controller: Controller) -> Status:

@@ -19,8 +19,8 @@ logger = logging.getLogger("breakwater")
 CLOSING_SECONDS = 1.0
 """In which the clients that wait when the process ends are told so."""
 
-HOW = {Standing.UNDER_WAY: "sent", Standing.TOLD: "patience", Standing.OVER: "released"}
-CLIENT_LEFT = "client_left"
+CLIENT_LEFT, RELEASED = "client_left", "released"
+HOW = {Standing.UNDER_WAY: "sent", Standing.TOLD: "patience"}
 
 
 @dataclass(slots=True)
@@ -33,10 +33,10 @@ class _Spell:
 
 
 class Waiting:
-    """Keeps who waits. ``count``: told the upstream, how a wait ended and its seconds."""
+    """Keeps who waits. ``count``: told the upstream, how a wait ended and its seconds; ``fault``: hears of a fault of ours."""
 
-    def __init__(self, line: Line, count: Callable[[str, str, float], None]) -> None:
-        self.line, self._count = line, count
+    def __init__(self, line: Line, count: Callable[[str, str, float], None], fault: Callable[[str, None, Exception], None]) -> None:
+        self.line, self._count, self._fault = line, count, fault
         self._flows: dict[Place, http.HTTPFlow] = {}
         self._spells: dict[str, _Spell] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -54,30 +54,40 @@ class Waiting:
         upstream = place.asking.upstream
         spell = self._spells.setdefault(upstream, _Spell())
         if not spell.waiting:
-            logger.info("Breakwater: %s: requests wait for their turn (%s)", upstream, why)
+            logger.info("Breakwater: %s %s: requests wait for their turn", upstream, why)
         spell.waiting += 1
         self.look()
 
-    def leave(self, place: Place | None) -> None:
+    def leave(self, place: Place | None, how: str = CLIENT_LEFT) -> None:
         """Forget a flow whose client left, or that was killed."""
         if place is not None and self._flows.pop(place, None) is not None:
-            self._ended(place, CLIENT_LEFT)
+            self._ended(place, how)
         self.look()
 
     def look(self) -> None:
-        """Wake those whose wait has ended, and look again when time alone may end another."""
+        """Wake those whose wait has ended, and look again when time alone may end another. Never raises."""
         if not self._flows:
             return
-        now = clock().now
-        for place in self.line.due(now):
-            if (flow := self._flows.pop(place, None)) is not None:
-                self._ended(place, HOW[place.standing])
-                hold.wake(flow)
+        try:
+            self._look(clock().now)
+        except Exception as fault:  # noqa: BLE001 - the border: nobody is kept by a fault of ours
+            self._fault("line", None, fault)
+            self.line.let_go(clock().now)
+            self._wake(tuple(self._flows))
+
+    def _look(self, now: float) -> None:
+        self._wake(self.line.due(now))
         if self._timer:
             self._timer.cancel()
         at = self.line.next_look(now)
         loop = asyncio.get_running_loop()
         self._timer = None if at is None or not self._flows else loop.call_later(max(at - now, 0.0), self.look)
+
+    def _wake(self, places: tuple[Place, ...]) -> None:
+        for place in places:
+            if (flow := self._flows.pop(place, None)) is not None:
+                self._ended(place, HOW.get(place.standing, RELEASED))
+                hold.wake(flow)
 
     async def close(self) -> None:
         """Tell everybody who waits that the process ends."""
@@ -95,5 +105,5 @@ class Waiting:
         spell.waiting, spell.left, spell.longest = spell.waiting - 1, spell.left + 1, max(spell.longest, place.waited)
         if not spell.waiting:
             del self._spells[upstream]
-            words = "Breakwater: %s: nobody waits any more; %d waited, the longest for %.0f s"
+            words = "Breakwater: %s queue_empty: nobody waits any more; %d waited, the longest for %.0f s"
             logger.info(words, upstream, spell.left, spell.longest)

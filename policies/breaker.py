@@ -239,7 +239,7 @@ class Breaker:
         return self._step(Event.ANSWERED, now)
 
     def challenged(self, permit: Permit, now: float) -> Transition | None:
-        """A challenge came: one strike, however often the same request meets one."""
+        """Count a challenge: one strike, however often a request meets one."""
         if not self._counts(permit, "challenged", now):
             return None
         self._strikes += 1

@@ -40,7 +40,7 @@ class Breakers:
         return tuple(self._breakers.values())
 
     def named(self, upstream: str) -> tuple[SharedBreaker, ...]:
-        """Those that a command for this upstream is for: its own, or each account's that there is."""
+        """Breakers that a command for this upstream is for: its own, or each account's that there is."""
         if self._settings_of(upstream).scope == "upstream":
             return (self.of(upstream, ""),)
         return tuple(breaker for breaker in self.all() if breaker.upstream == upstream)

@@ -69,25 +69,18 @@ class Ruling:
         ex, finding = self.ex, self.finding
         wait = self._wait()
         ex.account_for(finding, self.now, self.wall, told=wait, over=True)
-        if finding.kind in WAITING:
-            return self._overloaded(wait)
-        return self._hidden(finding.status or (ex.head.status if ex.head else None), self._limited_wait())
+        return self._told(wait) if finding.kind in WAITING else self._told(self._limited_wait())
 
     def waited(self, left: float) -> Replace:
         """Answer a refusal that was waited out here as long as its client bears, with the seconds that are ``left``."""
-        finding, wait = self.finding, tell(left, self.settings.retry_after.cap)
-        if finding.kind in WAITING:
-            return self._overloaded(wait)
-        return self._hidden(finding.status or (self.ex.head.status if self.ex.head else None), wait)
+        return self._told(tell(left, self.settings.retry_after.cap))
 
     def running(self, *, withheld: bool) -> End:
         """End a running stream at the refusal in it; ``withheld``: no frame can follow."""
         ex, finding = self.ex, self.finding
         wait = ex.wait_for(finding, self.now)
         ex.account_for(finding, self.now, self.wall, told=wait, over=True)
-        message = self._message(wait)
-        if finding.challenge is Challenge.BODY_SIZE:
-            message = self._hopeless_size()
+        message = self._hopeless_size() if finding.challenge is Challenge.BODY_SIZE else self._message(wait)
         return End(
             dialects.error_frame(
                 self.call.surface.wire,
@@ -99,7 +92,7 @@ class Ruling:
             ),
             withheld,
             reason=self.reason,
-            comment=ex.observed(f"The stream was ended at {self._described()}; told to wait {wait} s."),
+            comment=ex.observed(f"The stream was ended at {described(self.finding)}; told to wait {wait} s."),
             finding=finding,
             wait=wait,
             attempts=ex.sends,
@@ -162,7 +155,7 @@ class Ruling:
             self._not_again = step.why.value
             return None
         number, most = ex.sends + 1, attempt.settings.max_attempts
-        comment = f"{self._described()}: sent again in {step.after:g} s, attempt {number} of {most}"
+        comment = f"{described(self.finding)}: sent again in {step.after:g} s, attempt {number} of {most}"
         return Resend(step.after, reason=self.reason, comment=comment, finding=finding, attempts=number)
 
     def _wait(self) -> int:
@@ -214,6 +207,12 @@ class Ruling:
         )
         return self._replace(answer, f"{self._inside()} became a {answer.status}: wait {wait} s{self._tries()}.", wait)
 
+    def _told(self, wait: int | None) -> Replace:
+        """Answer a refusal whose headers are gone, in its own status."""
+        if self.finding.kind in WAITING:
+            return self._overloaded(wait or 0)
+        return self._hidden(self.finding.status or (self.ex.head.status if self.ex.head else None), wait)
+
     def _limited_wait(self) -> int | None:
         return self.ex.wait_for(self.finding, self.now) if self.finding.kind is Kind.RATE_LIMIT else None
 
@@ -239,7 +238,7 @@ class Ruling:
             headers.append(("Retry-After", str(tell(finding.wait, self.settings.retry_after.cap))))
         if finding.kind in (Kind.QUOTA, Kind.ACCOUNT):
             headers.append(("x-should-retry", "false"))
-        comment = f"{self._described().capitalize()}: passed on{self._tries()}." if finding.row else ""
+        comment = f"{described(self.finding).capitalize()}: passed on{self._tries()}." if finding.row else ""
         return self._commit(tuple(headers), comment)
 
     def _cut(self) -> Replace:
@@ -286,11 +285,8 @@ class Ruling:
         spent = self.call.one_time_token is not None
         return wording.challenge(finding, site=site, attempts=attempts, wait=true_wait, token_spent=spent)
 
-    def _described(self) -> str:
-        return described(self.finding)
-
     def _inside(self) -> str:
-        return f"{self._described().capitalize()} inside a {self.ex.head.status if self.ex.head else 200}"
+        return f"{described(self.finding).capitalize()} inside a {self.ex.head.status if self.ex.head else 200}"
 
     def _tries(self) -> str:
         return f" after {self.ex.sends} attempts" if self.ex.sends > 1 else ""

@@ -19,6 +19,16 @@ from policies.queue import Place, Standing
 from policies.refusal import retry_hints
 from policies.state import State
 
+WOULD = (
+    ("Refused here:", "It would have been refused here:"),
+    ("Side request refused here:", "A side request would have been refused here:"),
+    (" became a ", " would have become a "),
+    (" was ended at ", " would have been ended at "),
+    (": a real 502", ": it would have become a real 502"),
+    ("told to wait", "and told to wait"),
+)
+"""What was done, and how it is said where nothing is done."""
+
 
 class Exchange(msgspec.Struct):
     """Request of a client and what became of it: the only mutable value of the rules. Times are monotonic seconds."""
@@ -96,8 +106,12 @@ class Exchange(msgspec.Struct):
         return 1 + len(self.resends) + self.turns
 
     def observed(self, comment: str) -> str:
-        """Comment on what is done; in ``mode: observe`` it is only noted, and says so."""
-        return comment if self.state.enforces else f"Only observed: {comment}"
+        """Comment on what is done; in ``mode: observe`` it says what would have been."""
+        if self.state.enforces:
+            return comment
+        for done, would in WOULD:
+            comment = comment.replace(done, would, 1)
+        return f"Only observed: {comment}"
 
     # -- what is written down: the breaker, blocked accounts, windows, the wait that is told ----------------------
 
@@ -117,7 +131,7 @@ class Exchange(msgspec.Struct):
 
     @property
     def probes(self) -> bool:
-        """It is the probe of its breaker."""
+        """True while it is the probe of its breaker."""
         return self.place is not None and self.place.permit is not None and self.place.permit.probe
 
     @property
@@ -130,7 +144,7 @@ class Exchange(msgspec.Struct):
             self._moved(self.state.line.ended(self.place, now))
 
     def crowds(self, finding: Finding) -> bool:
-        """It was refused as one call too many."""
+        """True where it was refused as one call too many."""
         line, place = self.state.line, self.place
         others = place is not None and finding.crowd is Crowd.WITH_OTHERS and line.others(place) > 0
         return finding.crowd is Crowd.ALWAYS or others

@@ -128,12 +128,11 @@ class Hurdles:
     def give_back(self, place: Place, now: float) -> Transition | None:
         """Permit, room and slot of a request that has them."""
         assert place.permit
-        transition = self._under_way.pop(place).ended(place.permit, now)
-        place.permit = None
+        breaker, permit, place.permit = self._under_way.pop(place), place.permit, None
+        self.limits.ended(place.asking.key, place.number, now)
         for start in self._starts_of(place.asking):
             start.ended(place.number)
-        self.limits.ended(place.asking.key, place.number, now)
-        return transition
+        return breaker.ended(permit, now)  # last: where this fails a lease ends the probe, and nothing ends a slot
 
     def under_way(self, place: Place) -> bool:
         return place in self._under_way

@@ -71,7 +71,7 @@ class Crowd(StrEnum):
     """When a refusal means "too many calls at a time"."""
 
     ALWAYS = "always"
-    """It says so (z.ai 1302, zcode 3009, concurrency texts)."""
+    """Said so (z.ai 1302, zcode 3009, concurrency texts)."""
     WITH_OTHERS = "with_others"
     """Where other calls of that account are under way (z.ai 1305); alone it means what its kind says."""
 

@@ -19,8 +19,8 @@ WORDS: dict[Reason, tuple[Callable[..., str], str]] = {
     Reason.PROBE_OUT: (wording.breaker_open, "one probe is finding out whether the upstream answers again"),
     Reason.STATED_WAIT: (wording.stated_wait, "the upstream has asked for a wait"),
     Reason.NO_SLOT: (wording.no_slot, "the account's calls at a time are all under way"),
-    Reason.SLOW_START: (wording.breaker_open, "after a refusal one request goes first, and it has no answer yet"),
-    Reason.QUEUE_FULL: (wording.breaker_open, "as many requests wait here as may"),
+    Reason.SLOW_START: (wording.queued, "after a refusal one request goes first, and it has no answer yet"),
+    Reason.QUEUE_FULL: (wording.queued, "as many requests wait here as may"),
     Reason.CLOSING: (wording.closing, "this proxy is ending"),
 }
 """The message for the client, and the reason in the comment."""

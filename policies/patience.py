@@ -46,9 +46,9 @@ class Patience:
     """What one client bears, in seconds after its request came."""
 
     limit: float
-    """It leaves when it saw no headers for so long."""
+    """Until it leaves, where it saw no headers."""
     waits: float
-    """It may wait here unsent for so long; 0 where it is told at once."""
+    """Unsent, here; 0 where it is told at once."""
 
     @property
     def headers(self) -> float:

@@ -25,7 +25,7 @@ class Standing(StrEnum):
     NEW = "new"
     WAITING = "waiting"
     UNDER_WAY = "under_way"
-    """It has a permit; no answer frame yet."""
+    """Permit in hand; no answer frame yet."""
     ANSWERED = "answered"
     """Its first answer frame came; its slot is taken until it ends."""
     TOLD = "told"
@@ -39,16 +39,16 @@ class Move(StrEnum):
     ARRIVED = "arrived"
     TURN = "turn"
     ENDED = "ended"
-    """It is over, whoever ended it: the answer's end, its client's leaving, an exception."""
+    """End, whoever ended it: the answer's end, its client's leaving, an exception."""
     ANSWERED = "answered"
     REFUSED = "refused"
     """The upstream refused it, and its client is told."""
     HELD = "held"
     """The upstream refused it, and it waits here for another turn."""
     TELL = "told"
-    """It may not or cannot wait (any longer)."""
+    """Told: it may not or cannot wait (any longer)."""
     RELEASED = "released"
-    """It is sent, and nothing that comes of it counts here."""
+    """Sent, and nothing that comes of it counts here."""
 
 
 # Theory of operation
@@ -133,7 +133,7 @@ class Place:
     crowded: int = 0
     """Times that it was refused as one too many since it came."""
     head: bool = False
-    """It goes first among its like: it was refused as one too many."""
+    """First among its like: it was refused as one too many."""
     waited: float = 0.0
     """Seconds that it has waited here since it came, up to the last move."""
     since: float = 0.0
@@ -189,7 +189,7 @@ class Returning:
         return Place(asking, number, now, known.arrival, known.round, known.refusals, asking.not_before)
 
     def keep(self, place: Place, now: float) -> None:
-        """It was told, or left: its client may come again."""
+        """Keep the place of one that was told, or left: its client may come again."""
         name = _name(place.asking)
         self._known[name] = _Known(place.arrival, place.round, place.refusals, now + REMEMBERED_SECONDS)
         self._known.move_to_end(name)
@@ -208,7 +208,7 @@ def _name(asking: Asking) -> tuple[str, str, str]:
 
 @dataclass
 class Queue:
-    """Those who wait at one breaker, in order."""
+    """Requests that wait at one breaker, in order."""
 
     waiting: set[Place] = field(default_factory=set)
     _round: int = 0

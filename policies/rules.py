@@ -50,10 +50,12 @@ class Rules:
         if place is not None and place.told is not None and place.standing is Standing.TOLD:
             return self._admitted(ex, self._told(ex, place.told, now, wall))
         after = pace(ex.gap, self.state.replay_of[ex.call.surface.upstream]) if ex.replay and self.state.enforces else 0.0
-        waited = place.waited if place else 0.0
-        comment = f"Waited here unsent for {waited:.1f} s ({ex.admission.reason})." if ex.admission and waited else ""
+        said = ex.decision if isinstance(ex.decision, Queue) else ex.admission
         ex.turns += isinstance(ex.decision, Queue)
-        ex.admission = Forward(after, reason=ex.admission.reason if comment and ex.admission else "", comment=comment)
+        waited, reason = place.waited if place else 0.0, said.reason if said else ""
+        ex.admission = Forward(after)
+        if waited:
+            ex.admission = Forward(after, reason=reason, comment=f"Waited here unsent for {waited:.1f} s ({reason}).")
         return ex.admission
 
     def _admitted(self, ex: Exchange, refusal: Refuse) -> Admission:

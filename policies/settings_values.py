@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -24,6 +24,9 @@ class WrongError(Exception):
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}" if where else problem)
+
+
+_is_section: Callable[[Any], bool] = is_dataclass
 
 
 @functools.cache
@@ -51,10 +54,6 @@ def read(value: Any, kind: Any, where: str) -> Any:
 def _not_none(kind: Any) -> Any:
     """The type of an optional value where it is given."""
     return get_args(kind)[0] if type(None) in get_args(kind) else kind
-
-
-def _is_section(kind: Any) -> bool:
-    return is_dataclass(kind)
 
 
 def _section(value: Any, kind: Any, where: str) -> Any:

@@ -47,7 +47,7 @@ class Told:
     epoch: int
     lease: str = ""
     strikes: int = 0
-    """Those before it, for a server that has lost them."""
+    """Strikes before it, for a server that has lost them."""
 
 
 def read(text: str | bytes, server_now: float) -> Value | None:

@@ -75,11 +75,12 @@ class State:
 
     def take(self, settings: Settings, now: float) -> list[Transition]:
         """Follow new settings; nothing that was learnt or counted is lost."""
-        self.settings = settings
+        changed, self.settings = settings != self.settings, settings
         self.surfaces = Surfaces(settings.upstreams)
         self.recogniser = Recogniser(settings.signatures)
         self.windows.configure(settings.windows)
         self._by_upstream()
         transitions = self.breakers.update(settings, now)
-        self.line.update(settings.queue, now)
+        if changed:  # a reload of the addon brings the same ones, and whoever waits goes on waiting
+            self.line.update(settings.queue, now)
         return transitions

@@ -76,8 +76,12 @@ class Line:
         full = len(self._waiting) >= self._settings.size
         place = self._returning.place(asking, next(self._numbers), lane.queue, now)
         place.move(Move.ARRIVED, now)
-        self._wait(place, lane)
-        self._serve(lane, now)
+        try:
+            self._wait(place, lane)
+            self._serve(lane, now)
+        except Exception:
+            self._release(place, now)  # nobody knows of it: its turn would be nobody's
+            raise
         if full and place.standing is Standing.WAITING:
             self._tell(place, Told(Reason.QUEUE_FULL, UNKNOWN_LEFT), now)
         self._changed.pop(place, None)
@@ -115,7 +119,7 @@ class Line:
         return transition
 
     def ended(self, place: Place, now: float) -> Transition | None:
-        """It is over, whatever came of it; its client may have left while it waited. Later calls change nothing."""
+        """End it, whatever came of it; its client may have left while it waited. Later calls change nothing."""
         answered = place.standing is Standing.ANSWERED
         if not place.move(Move.ENDED, now):
             return None
@@ -131,7 +135,7 @@ class Line:
     # -- whom to wake, and when ---------------------------------------------------------------------------------------
 
     def due(self, now: float) -> tuple[Place, ...]:
-        """Those whose waiting ended, each once; to be asked after every event and at ``next_look``."""
+        """Requests whose waiting ended, each once; to be asked after every event and at ``next_look``."""
         for lane in dict.fromkeys(self._waiting.values()):
             self._serve(lane, now)
         changed = tuple(self._changed)
@@ -181,9 +185,12 @@ class Line:
     def update(self, settings: QueueSettings, now: float) -> None:
         """Changed settings: everybody who waits is sent at once, and nothing that comes of it counts here."""
         self._take(settings)
+        self.let_go(now)
+
+    def let_go(self, now: float) -> None:
+        """Everybody who waits is sent at once, and nothing that comes of it counts here."""
         for place in list(self._waiting):
-            place.move(Move.RELEASED, now)
-            self._waiting.pop(place).queue.remove(place)
+            self._release(place, now)
             self._changed[place] = None
 
     def close(self, now: float) -> None:
@@ -232,6 +239,13 @@ class Line:
         del self._waiting[place]
         lane.queue.remove(place, sent=True)
         self._changed[place] = None
+
+    def _release(self, place: Place, now: float) -> None:
+        if (lane := self._waiting.pop(place, None)) is not None:
+            lane.queue.remove(place)
+        place.move(Move.RELEASED if place.standing is Standing.WAITING else Move.ENDED, now)
+        if self._hurdles.under_way(place):  # a fault came while it took its turn
+            self._hurdles.give_back(place, now)
 
     def _tell(self, place: Place, told: Told, now: float) -> None:
         place.move(Move.TELL, now)

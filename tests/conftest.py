@@ -1,9 +1,13 @@
-"""What every test of the project shares."""
+"""What every test of the project shares: how many examples Hypothesis tries.
+
+``ci`` is the default; ``--hypothesis-profile=thorough`` tries some ten times as many. No test sets a number of its own, and
+no example has a deadline, since a machine may be loaded.
+"""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
-# One profile for every machine: no deadline (the machine may be loaded), and no more examples than the suite's time allows.
-settings.register_profile("breakwater", deadline=None, max_examples=100)
-settings.load_profile("breakwater")
+settings.register_profile("ci", deadline=None, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.load_profile("ci")

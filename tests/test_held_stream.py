@@ -462,7 +462,7 @@ def let_end(layers: Layers) -> None:
             peer.leave()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sides=st.sampled_from(SIDES),
     steps=st.lists(STEPS, max_size=18),

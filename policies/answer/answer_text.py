@@ -207,7 +207,7 @@ def _content(content: object) -> str:
 
 
 def _tool(name: object, seen: Seen) -> str:
-    """A heading of its own for each call, since the same tool may be called twice."""
+    """A heading of its own for each call, since one tool may be called twice."""
     heading = f"tool {name}"[:80]
     seen.calls[heading] += 1
     calls = seen.calls[heading]

@@ -132,3 +132,55 @@ def _no_number(_: str) -> None:
 
 def _whole(digits: str) -> int | None:
     return int(digits) if len(digits) <= 300 else None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    prompt_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _Holder(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Top(msgspec.Struct):
+    usage: _Usage | None = None
+
+
+class _Nested(msgspec.Struct):
+    message: _Holder | None = None
+    """anthropic ``message_start``."""
+    response: _Holder | None = None
+    """openai ``response.completed``."""
+    data: _Holder | None = None
+    """chat.z.ai."""
+
+
+_USAGE_AT_TOP = msgspec.json.Decoder(_Top)
+_USAGE_BELOW = msgspec.json.Decoder(_Nested)
+USAGE = b'"usage"'
+USAGE_STATED = re.compile(rb'"usage"\s*:\s*\{')
+
+
+def input_tokens(data: bytes) -> int | None:
+    """Tokens of the input, cache reads and writes included; None where the document states none.
+
+    Only anthropic counts its cache apart (``cache_read_input_tokens``, ``cache_creation_input_tokens``); the others
+    have it inside ``input_tokens`` or ``prompt_tokens``.
+    """
+    if USAGE not in data:
+        return None
+    try:
+        usage = _USAGE_AT_TOP.decode(data).usage
+        if usage is None:
+            nested = _USAGE_BELOW.decode(data)
+            usage = next((at.usage for at in (nested.message, nested.response, nested.data) if at and at.usage), None)
+    except msgspec.MsgspecError:  # no JSON, or a field of another shape: nothing is stated
+        return None
+    if usage is None:
+        return None
+    base = usage.input_tokens if usage.input_tokens is not None else usage.prompt_tokens
+    parts = [count for count in (base, usage.cache_read_input_tokens, usage.cache_creation_input_tokens) if count]
+    return sum(parts) if base is not None or parts else None

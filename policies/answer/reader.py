@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from policies.answer import usage
+from policies.answer import documents
 from policies.answer.documents import UNREADABLE, Form, form_of, lead
 from policies.answer.documents import parse as json_of
 from policies.answer.encodings import decoder
@@ -113,7 +113,7 @@ class Reader:
         if self._form is Form.DOCUMENT:
             self._through = True
             if not cut and finding.kind is Kind.ANSWER:
-                self._usage = usage.input_tokens(bytes(self._document))
+                self._usage = documents.input_tokens(bytes(self._document))
         return self._decide(replace(finding, cut=True) if cut else finding)
 
     def tap(self, chunk: bytes) -> Tapped:
@@ -216,8 +216,8 @@ class Reader:
         return self._nothing("cut" if cut else "hold-cap")
 
     def _state_usage(self, frame: Frame) -> None:
-        if usage.MARKER in frame.raw:
-            self._usage = usage.input_tokens(frame.data) or self._usage
+        if documents.USAGE in frame.raw:
+            self._usage = documents.input_tokens(frame.data) or self._usage
 
     def _odd(self, body: bytes, *, whole: bool) -> Finding:
         return self._recogniser.document(self._surface, self._head, body, whole=whole)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from policies.answer import usage
+from policies.answer import documents
 from policies.answer.documents import Form, form_of, lead
 from policies.answer.encodings import Decoder, decoder
 from policies.answer.frames import Frame, Framer, bare_document, parse
@@ -140,13 +140,13 @@ class Tap:
             self.answered
             and chunk[-2:] == b"\n\n"
             and not (self._encoded or self._closed or self._page or len(self._framer))
-            and not (usage.MARKER in chunk and self._states_usage(chunk))
+            and not (documents.USAGE in chunk and self._states_usage(chunk))
             and not self._suspicious(chunk)
         )
 
     def _states_usage(self, data: bytes) -> bool:
         """Usage that is worth reading: anthropic states it twice, the others once, and null before."""
-        return usage.STATED.search(data) is not None and (
+        return documents.USAGE_STATED.search(data) is not None and (
             self._surface.wire is Wire.ANTHROPIC or not self.usage_input
         )
 
@@ -193,7 +193,7 @@ class Tap:
             return None
         frame = parse(raw)
         if near:
-            self.usage_input = max(usage.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
+            self.usage_input = max(documents.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
         document = bare_document(frame) if suspicious or self._page else None
         if self._page or (document is not None and document[:1] == b"<" and not frame.data):
             finding = self._of_page(frame)

@@ -1,4 +1,4 @@
-"""What an answer of our own says, in Chinese and English in one text.
+"""What an answer of our own says, in Chinese and English in one text: first the fact, then what to do.
 
 Clients match words. A passing cause never says quota, exceeded or "reset at" (Qwen Code fails at once on the three),
 nor context, "too long" or "too large" (clients turn to compaction). No text has a URL: sites are named by host.
@@ -50,13 +50,13 @@ def challenge(
         text = blocked(site)
     elif finding.challenge is Challenge.CAPTCHA:
         text = _told(
-            f"上游要求人机验证:请在浏览器中打开 {site} 并完成验证,然后重试。",
-            f"The upstream asks for a captcha: open {site} in a browser, pass the check, then try again.",
+            f"{site} 要求人机验证。请用浏览器打开 {site} 完成验证,再重试。",
+            f"{site} asks for a captcha. Open {site} in a browser, pass the check, then try again.",
         )
     else:
         text = _told(
-            f"上游 {site} 繁忙,返回了验证页而不是回答,请稍后重试。",
-            f"{site} is busy and sent a challenge instead of an answer; please try again later.",
+            f"{site} 繁忙,没有给出回答。请稍候再试。",
+            f"{site} is busy and gave a challenge, not an answer. Wait, then try again.",
         )
     if token_spent:
         text += " " + one_time_token()
@@ -65,8 +65,8 @@ def challenge(
 
 def one_time_token() -> str:
     return _told(
-        "请求中的一次性验证码令牌可能已被使用,需要由客户端获取新的令牌。",
-        "The one-time captcha token of this request may be spent: the client has to get a new one.",
+        "一次性验证令牌可能已用掉,客户端需获取新的。",
+        "Its one-time captcha token may be spent: the client has to get a new one.",
     )
 
 
@@ -74,82 +74,88 @@ def blocked(site: str, *, wait: float | None = None) -> str:
     """Risk control refuses (zcode 3012): further sends make it last longer. ``wait``: seconds that nothing is sent here."""
     paused = "" if wait is None else " [" + _told(f"本地还将暂停约 {math.ceil(wait)} 秒", f"paused here for about {math.ceil(wait)} s more") + "]"
     return _told(
-        f"上游 {site} 的风控暂时拒绝请求;继续发送会延长限制,本地已暂停转发。",
-        f"Risk control at {site} refuses requests for now; each further send may make it last longer, "
-        "so nothing is sent there for a while.",
+        f"{site} 的风控暂时拒绝请求。请等待:再发送只会延长限制,本地已暂停转发。",
+        f"Risk control at {site} refuses requests for now. Wait: each further send may prolong it, so nothing is sent.",
     ) + paused
 
 
 def body_size(*, size: int, limit: int, site: str, code: str | None = None) -> str:
     """chat.qwen.ai challenges every body from about 128 KiB on, however often it comes. Sizes in bytes."""
     return _told(
-        f"{site} 会对 {limit} 字节及以上的请求体一律要求验证;本次请求体为 {size} 字节,重试不会成功,请缩小请求体。",
-        f"{site} answers every request body of {limit} bytes or more with a challenge; this one has {size} bytes. "
-        "A retry cannot succeed: send a smaller body.",
+        f"{site} 拒绝 {limit} 字节及以上的请求体,本次为 {size} 字节。重试无用,请缩小请求体。",
+        f"{site} challenges every body of {limit} bytes or more; this one has {size}. A retry cannot succeed: send a smaller body.",
     ) + _tail(code, 1, None)
 
 
 def overload(finding: Finding, *, site: str, attempts: int = 1, wait: float | None = None) -> str:
     return _told(
-        f"上游 {site} 暂时过载,请稍后重试。", f"{site} is temporarily overloaded; please try again later."
+        f"{site} 暂时过载。请稍候再试。", f"{site} is overloaded for now. Wait, then try again."
     ) + _tail(finding.code, attempts, wait)
 
 
 def breaker_open(site: str, *, wait: float | None = None) -> str:
     return _told(
-        f"{site} 连续返回验证后已暂停转发,稍后会自动恢复。",
-        f"Requests to {site} are paused after repeated challenges; they resume by themselves.",
+        f"{site} 多次要求验证,已暂停转发。请稍候,会自动恢复。",
+        f"Requests to {site} are paused after repeated challenges. Wait: they resume by themselves.",
+    ) + _tail(None, 1, wait)
+
+
+def queued(site: str, *, wait: float | None = None) -> str:
+    """Others go first: after a pause one is sent at a time, or as many wait here as may."""
+    return _told(
+        f"发往 {site} 的请求正在逐个恢复,尚未轮到本次。请稍候再试。",
+        f"Requests to {site} are sent one after the other for now, and others are first. Wait, then try again.",
     ) + _tail(None, 1, wait)
 
 
 def remembered_wait(site: str, *, wait: float | None = None) -> str:
     return _told(
-        f"同一请求刚被 {site} 拒绝,等待时间未到,本次未转发。",
-        f"The same request was refused by {site} a moment ago and its wait is not over; it was not sent again.",
+        f"{site} 刚拒绝过同一请求,等待未满,本次未发送。请稍候再试。",
+        f"{site} has just refused this request and its wait is not over, so it was not sent. Wait, then try again.",
     ) + _tail(None, 1, wait)
 
 
 def stated_wait(site: str, *, wait: float | None = None) -> str:
     return _told(
-        f"{site} 要求等待,时间未到,本次未转发。",
-        f"{site} has asked for a wait that is not over; the request was not sent.",
+        f"{site} 要求的等待未满,本次未发送。请稍候再试。",
+        f"{site} has asked for a wait that is not over, so this was not sent. Wait, then try again.",
     ) + _tail(None, 1, wait)
 
 
 def no_slot(site: str, *, wait: float | None = None) -> str:
     return _told(
-        f"{site} 上该账户的并发名额已满,请求在此排队,未等到名额。",
-        f"All calls at a time that {site} gives this account are under way; the request waited here for a place in vain.",
+        f"{site} 的并发名额已满,本次未等到名额。请稍候再试。",
+        f"All the calls at a time that {site} allows are under way, so this was not sent. Wait, then try again.",
     ) + _tail(None, 1, wait)
 
 
 def closing(site: str, *, wait: float | None = None) -> str:
     return _told(
-        f"代理正在退出,发往 {site} 的请求未转发。",
-        f"This proxy is ending; the request for {site} was not sent.",
+        f"代理正在退出,发往 {site} 的请求未发送。请在其重启后再试。",
+        f"This proxy is ending and did not send the request to {site}. Try again when it is back.",
     ) + _tail(None, 1, wait)
 
 
 def side_request(*, estimate: int, window: int, model: str) -> str:
     """Tokens. The words ``request_too_large`` would make clients cut the main conversation."""
     return _told(
-        f"辅助请求约 {estimate} 个 token,超过模型 {model} 的 {window} 个 token 窗口,未转发;主对话不受影响。",
-        f"This side request has about {estimate} tokens, over the window of {window} tokens of {model}; it was not "
-        "sent. The main conversation is not concerned.",
+        f"此辅助请求约 {estimate} 个 token,超出 {model} 的窗口({window}),未发送。主对话不受影响,无需处理。",
+        f"This side request of about {estimate} tokens is over the window of {model} ({window}) and was not sent. "
+        "The main conversation is not concerned: nothing to do.",
     )
 
 
 def remembered_overflow(*, model: str) -> str:
     return _told(
-        f"模型 {model} 的上游刚以超出窗口为由拒绝了同一辅助请求,未再次转发;主对话不受影响。",
-        f"The upstream of {model} has just refused the same side request as over its window; it was not sent again. "
-        "The main conversation is not concerned.",
+        f"此辅助请求刚因超出 {model} 的窗口被拒绝,未再发送。主对话不受影响,无需处理。",
+        f"This side request was just refused as over the window of {model} and was not sent again. "
+        "The main conversation is not concerned: nothing to do.",
     )
 
 
 def hidden(finding: Finding, *, attempts: int = 1, wait: float | None = None) -> str:
     """An error out of a 200: the upstream's own words first, since clients know them."""
-    words = finding.text or _told("上游在成功状态中返回了错误", "the upstream sent an error with a success status")
+    words = finding.text or _told("上游以成功状态返回了错误", "the upstream sent an error with a success status")
     code = plain_code(finding.code)
     text = f"[{code}] {words}" if code and code not in words else words
     if finding.reset and finding.kind in (Kind.QUOTA, Kind.ACCOUNT):
@@ -163,6 +169,6 @@ def hidden(finding: Finding, *, attempts: int = 1, wait: float | None = None) ->
 
 def bad_gateway(site: str, *, attempts: int = 1) -> str:
     return _told(
-        f"上游 {site} 在给出回答之前断开了连接,请重试。",
-        f"{site} closed the connection before any answer came; please try again.",
+        f"{site} 未给出回答就断开了连接。请重试。",
+        f"{site} closed the connection before any answer came. Try again.",
     ) + _tail(None, attempts, None)

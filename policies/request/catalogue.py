@@ -15,7 +15,7 @@ class Entry(NamedTuple):
     """Largest input where it is published apart from the window, else the window."""
     source: str
     thinking: int | None = None
-    """The same with thinking on, where it differs."""
+    """Largest input with thinking on, where it differs."""
     place: str | None = None
     """A family or an upstream's name, where the row holds only there."""
 

@@ -138,9 +138,9 @@ def message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
 
 
 def uncached(raw: Raw) -> list[bytes | memoryview]:
-    """Slice without its ``cache_control`` fields, which clients move from block to block.
+    """Slice without its ``cache_control`` fields: clients move them from block to block.
 
-    Inside a text the quotes of such a field are escaped, so only a real one matches.
+    Inside a text the quotes around its name are escaped, so only a real one matches.
     """
     whole = bytes(raw)
     at = whole.find(_CACHE_CONTROL)

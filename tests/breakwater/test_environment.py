@@ -9,8 +9,8 @@ import certifi
 import pytest
 
 from breakwater import authorities, clients
+from breakwater.env import variables
 from breakwater.places import CommandError
-from breakwater.variables import variables
 
 CERTIFICATE = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
 COMPANY = CERTIFICATE[0][CERTIFICATE[0].index("-----BEGIN") :] + CERTIFICATE[1]

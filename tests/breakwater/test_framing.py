@@ -8,7 +8,7 @@ from typing import Any
 from mitmproxy import http
 from mitmproxy.test import tflow
 
-from breakwater.framing import NAME, Framing, Headers
+from breakwater.lean import FRAMING, Framing, Headers
 
 
 def headers(**more: Any) -> Any:
@@ -23,27 +23,27 @@ def headers(**more: Any) -> Any:
 
 def test_the_framing_is_what_it_is_also_after_a_change() -> None:
     found = headers(server="x")
-    assert [found.get(NAME), found.get(NAME, "")] == ["chunked", "chunked"]
-    found[NAME] = "gzip, chunked"
-    assert found.get(NAME, "") == "gzip, chunked"
+    assert [found.get(FRAMING), found.get(FRAMING, "")] == ["chunked", "chunked"]
+    found[FRAMING] = "gzip, chunked"
+    assert found.get(FRAMING, "") == "gzip, chunked"
     del found["server"]
-    assert found.get(NAME) == "gzip, chunked"
-    del found[NAME]
-    assert (found.get(NAME), found.get(NAME, "none")) == (None, "none")
+    assert found.get(FRAMING) == "gzip, chunked"
+    del found[FRAMING]
+    assert (found.get(FRAMING), found.get(FRAMING, "none")) == (None, "none")
     found.add("Transfer-Encoding", "chunked")
-    assert found.get(NAME, "none") == "chunked"
+    assert found.get(FRAMING, "none") == "chunked"
 
 
 def test_it_is_looked_up_once() -> None:
     found = headers()
-    assert found.get(NAME) == "chunked"
+    assert found.get(FRAMING) == "chunked"
     found.__dict__["known"] = (found.fields, "known")
-    assert found.get(NAME) == "known"
+    assert found.get(FRAMING) == "known"
 
 
 def test_other_headers_copies_and_states_are_mitmproxys() -> None:
     found = headers(server="x")
-    found.get(NAME)
+    found.get(FRAMING)
     assert found.get("Server") == "x"
     assert found.get("nothing", "else") == "else"
     assert found == http.Headers(transfer_encoding="chunked", server="x")

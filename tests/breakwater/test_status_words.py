@@ -56,6 +56,9 @@ def test_a_person_sees_upstreams_in_use_and_how_many_are_idle() -> None:
     ]
 
 
+WAITS = (("no_slot", 4.2), ("stated_wait", 3.0), ("no_slot", 12.4))
+
+
 def test_a_person_sees_the_newest_decisions_and_faults() -> None:
     told = [
         DecisionRow(1000.0 - 30 * number, f"f{number}", "zai", "anthropic", "/v1", "challenge", "challenge_busy", f"told {number}")
@@ -63,6 +66,15 @@ def test_a_person_sees_the_newest_decisions_and_faults() -> None:
     ]
     said = lines(status(row(sent=1), decisions=tuple(told), faults={"request": "KeyError in admit"}), 8080, 1002.0)
     assert said[-4:] == ["  2 s ago: told 0", "  32 s ago: told 1", "  62 s ago: told 2", "  fault: request: KeyError in admit"]
+
+
+def test_a_person_sees_who_waits_and_for_what() -> None:
+    waits = [{"upstream": "zai", "model": "glm", "reason": why, "waited": waited, "longest": 90} for why, waited in WAITS]
+    said = lines({**status(row(sent=1)), "waiting": waits}, 8080, 0.0)
+    assert said[2:4] == [
+        "  zai: 2 waiting here (no_slot), the longest for 12 s",
+        "  zai: 1 waiting here (stated_wait), the longest for 3 s",
+    ]
 
 
 def test_a_breaker_of_one_account_is_named_with_it() -> None:

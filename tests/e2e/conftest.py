@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.e2e.lab import fleet as lab
 from tests.e2e.lab.certificates import Authority
 from tests.e2e.lab.installed import Home, build_wheel, install
+from tests.e2e.lab.line import LONG, ONE, PERMITS, QUEUED
 from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Place
 from tests.e2e.lab.shared_server import SharedServer
@@ -114,6 +116,30 @@ def guarded(proxies: Proxies) -> Proxy:
 def quick(proxies: Proxies) -> Proxy:
     """The addon with short times."""
     return proxies(QUICK)
+
+
+@pytest.fixture
+def queued(proxies: Proxies) -> Proxy:
+    """The addon with its line, short times, and one strike that opens."""
+    return proxies(QUEUED, scripts=(PERMITS,))
+
+
+@pytest.fixture
+def one_at_a_time(proxies: Proxies) -> Proxy:
+    """The addon with its line and one slot."""
+    return proxies(ONE, scripts=(PERMITS,))
+
+
+@pytest.fixture
+def long_paused(proxies: Proxies) -> Proxy:
+    """The addon with its line and a window that is longer than any test."""
+    return proxies(LONG, scripts=(PERMITS,))
+
+
+@pytest.fixture
+def many() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(40) as pool:
+        yield pool
 
 
 @pytest.fixture

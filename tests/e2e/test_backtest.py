@@ -84,7 +84,7 @@ def read_back(recorded: Recorded, folder: Path, *options: str) -> tuple[str, Pat
 def test_it_marks_and_summarises_and_sends_nothing_and_writes_no_state(recorded: Recorded, tmp_path: Path) -> None:
     before, marked = recorded.hits, tmp_path / "marked.flow"
     said, confdir = read_back(recorded, tmp_path, f"save_stream_file={marked}")
-    assert "Breakwater: 9 flows read, 6 would have gone otherwise" in said
+    assert "Breakwater: 9 flows read, 9 of them to guarded hosts; 6 would have gone otherwise" in said
     assert "2 z240.test: answered 529: challenge_busy" in said
     assert "1 z240.test: answered 529: challenge_captcha" in said
     assert "2 z240.test: refused here: breaker_open" in said

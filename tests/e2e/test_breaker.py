@@ -71,7 +71,7 @@ def test_three_challenges_in_a_row_open_it_for_everyone(guarded: Proxy, place: P
     assert [(answer.status, reason(answer)) for answer in refused] == [(529, "breaker_open")] * 3
     assert all(1 <= (answer.retry_after or 0) <= 59 for answer in refused)
     assert len(here.hits) == 3
-    told = [line for line in guarded.log_since(mark).splitlines() if f"breaker of {here.host}" in line]
+    told = [line for line in guarded.log_since(mark).splitlines() if f"Breakwater: {here.host} " in line and "its breaker" in line]
     assert len(told) == 1
 
 

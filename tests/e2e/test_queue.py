@@ -1,64 +1,39 @@
-"""The line, seen from outside: who waits unsent, who is sent when, and how each wait ends."""
+"""The line, seen from outside: who waits unsent, and who is sent when."""
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import Proxies
-from tests.e2e.lab.client import Answer, Connection, ask
-from tests.e2e.lab.client_h2 import H2Connection
+from tests.e2e.lab.client import Answer, ask
+from tests.e2e.lab.line import (
+    ANSWER,
+    CHALLENGE,
+    CROWD,
+    PERMITS,
+    QUEUED,
+    assert_nothing_is_out,
+    in_turn,
+    order,
+    paused,
+    send,
+    status,
+    taken,
+    until_waiting,
+)
+from tests.e2e.lab.operated import press
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Gate, Hit, Place, Reply
-from tests.e2e.lab.wires import MESSAGES, MTOP, account, anthropic, asked, event, streamed, whole
+from tests.e2e.lab.wires import JSON, MESSAGES, OVERLOAD_1305, account, anthropic, asked, compact, streamed
 
 Places = Callable[..., Place]
-CHALLENGE = streamed([event(MTOP)])
-ANSWER = streamed(anthropic("one"))
-CROWD = whole({"error": {"code": "1302", "message": "Rate limit reached for requests"}}, status=429)
-QUEUED = {
-    "queue": {"seconds": 280, "size": 1000},
-    "concurrency": "learn",
-    "retry_after": {"challenge": 1, "overload": 1},
-    "breaker": {"open_seconds": 2, "strikes": 1},
-    "hold": {"seconds": 0.5, "silence_seconds": 3},
-}
 
 
-@pytest.fixture
-def queued(proxies: Proxies) -> Proxy:
-    return proxies(QUEUED)
-
-
-@pytest.fixture
-def many() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(40) as pool:
-        yield pool
-
-
-def send(proxy: Proxy, here: Place, text: str, who: str = "") -> Answer:
-    return ask(proxy, here.url(MESSAGES), asked(text), account(who or here.host))
-
-
-def status(proxy: Proxy) -> Any:
-    return ask(proxy, "http://breakwater.internal/status.json?parts=waiting,limits,counts", method="GET").json()
-
-
-def until_waiting(proxy: Proxy, here: Place, count: int) -> None:
-    end = time.monotonic() + 20
-    while (found := sum(row["upstream"] == here.host for row in status(proxy)["waiting"])) != count:
-        assert time.monotonic() < end, f"{found} wait, not {count}"
-        time.sleep(0.05)
-
-
-def paused(proxy: Proxy, here: Place) -> None:
-    """A challenge has opened the breaker."""
-    assert send(proxy, here.then(CHALLENGE), "first", "another").status == 529
+# -- one goes first -------------------------------------------------------------------------------------------
 
 
 def test_who_comes_while_the_breaker_is_open_waits_unsent_and_one_goes_first(
@@ -74,35 +49,68 @@ def test_who_comes_while_the_breaker_is_open_waits_unsent_and_one_goes_first(
     gate.open()
     assert [answer.result().status for answer in answers] == [200] * 5
     assert len(here.hits) == 6
+    assert_nothing_is_out(queued, here)
 
 
-def test_a_client_that_leaves_while_it_waits_costs_no_send_and_blocks_nobody(
+def test_a_probe_that_is_cut_or_refused_hands_on_at_once(
+    queued: Proxy, place: Places, many: ThreadPoolExecutor
+) -> None:
+    here, gate = place(), Gate()
+    paused(queued, here)
+    here.then(Reply(framing="raw", chunks=[gate], end="abort"), ANSWER)
+    answers = in_turn(many, queued, here, "cut", "next")
+    gate.wait_reached()
+    opened = time.monotonic()
+    gate.open()
+    assert [answer.result().status for answer in answers] == [502, 200]
+    assert here.hits[2].at - opened < 1.5
+    assert_nothing_is_out(queued, here)
+
+
+def test_the_second_refusal_of_a_request_is_waited_out_here(queued: Proxy, place: Places) -> None:
+    here = place()
+    assert send(queued, here.then(CHALLENGE), "again").status == 529, "told the first time"
+    here.then(CHALLENGE, ANSWER)
+    answer = send(queued, here, "again")
+    assert answer.status == 200
+    assert len(here.hits) == 3
+    assert_nothing_is_out(queued, here)
+
+
+# -- order ----------------------------------------------------------------------------------------------------
+
+
+def test_side_requests_go_after_main_ones(one_at_a_time: Proxy, place: Places, many: ThreadPoolExecutor) -> None:
+    here, gate = place(), Gate()
+    first = taken(many, one_at_a_time, here, gate)
+    waiting = in_turn(many, one_at_a_time, here.always(ANSWER), "side", "main one", "main two")
+    gate.open()
+    assert [answer.result().status for answer in (first, *waiting)] == [200] * 4
+    assert order(here) == ["taken", "main one", "main two", "side"]
+    assert_nothing_is_out(one_at_a_time, here)
+
+
+def test_a_side_request_is_no_probe_while_a_main_one_waits(
     queued: Proxy, place: Places, many: ThreadPoolExecutor
 ) -> None:
     here = place()
     paused(queued, here)
-    with Connection(queued, here.url(MESSAGES)) as connection:
-        connection.send(asked("leaves"), account(here.host))
-        until_waiting(queued, here, 1)
-    until_waiting(queued, here, 0)
-    here.always(ANSWER)
-    assert send(queued, here, "stays").status == 200
-    assert len(here.hits) == 2
+    waiting = in_turn(many, queued, here.always(ANSWER), "side", "main")
+    assert [answer.result().status for answer in waiting] == [200, 200]
+    assert order(here) == ["first", "main", "side"]
+    assert_nothing_is_out(queued, here)
 
 
-def test_a_stream_of_a_connection_waits_and_its_sibling_goes_on(proxies: Proxies, place: Places) -> None:
-    proxy = proxies({**QUEUED, "concurrency": 1})
-    here, gate = place(), Gate()
-    here.then(streamed(anthropic("one"), before=gate), ANSWER).always(ANSWER)
-    with H2Connection(proxy, here.host) as connection:
-        first = connection.open(MESSAGES, asked("first"), account("one"))
-        gate.wait_reached()
-        waits = connection.open(MESSAGES, asked("waits"), account("one"))
-        until_waiting(proxy, here, 1)
-        sibling = connection.open(MESSAGES, asked("sibling"), account("other"))
-        assert connection.finish(sibling).status == 200
-        gate.open()
-        assert connection.finish(first).status == connection.finish(waits).status == 200
+def test_a_side_request_is_no_probe_for_five_seconds_after_a_main_one(queued: Proxy, place: Places) -> None:
+    here = place()
+    paused(queued, here)
+    assert send(queued, here.always(ANSWER), "side", tools=[], max_tokens=100).status == 200
+    first, side = here.hits
+    assert 4.5 < side.at - first.at < 8
+    assert_nothing_is_out(queued, here)
+
+
+# -- calls at a time ------------------------------------------------------------------------------------------
 
 
 def test_a_plan_of_two_gives_ten_answers_and_learns_its_number(
@@ -125,11 +133,47 @@ def test_a_plan_of_two_gives_ten_answers_and_learns_its_number(
         assert [answer.result().status for answer in answers] == [200] * 10
         assert len(here.hits) - before <= 10 + most
     limits = [row for row in status(queued)["limits"] if row["upstream"] == here.host]
-    assert [row["slots"] for row in limits] == [2]
+    assert [(row["slots"], row["under_way"]) for row in limits] == [(2, 0)]
+    assert_nothing_is_out(queued, here)
+
+
+# -- stated waits ---------------------------------------------------------------------------------------------
+
+
+def test_a_long_stated_wait_is_told_to_the_next_ten_and_none_is_sent(queued: Proxy, place: Places) -> None:
+    here = place().then(Reply(429, [JSON, ("Retry-After", "3600")], [compact({"error": {"message": "slow down"}})]))
+    assert send(queued, here, "first").status == 429
+    told = [send(queued, here, f"new {number}") for number in range(10)]
+    assert {answer.header("x-breakwater") for answer in told} == {"stated_wait"}
+    assert all(50 <= (answer.retry_after or 0) <= 59 for answer in told)
+    assert len(here.hits) == 1
+    assert send(queued, here.always(ANSWER), "another model", model="glm-4.6").status == 200
+    assert send(queued, here, "another account", "another").status == 200
+    assert_nothing_is_out(queued, here)
+
+
+def test_a_short_stated_wait_is_waited_out_and_one_goes_first(
+    queued: Proxy, place: Places, many: ThreadPoolExecutor
+) -> None:
+    here, gate = place(), Gate()
+    here.then(Reply(429, [JSON, ("Retry-After", "3")], [compact(OVERLOAD_1305)]))
+    send(queued, here, "first")
+    here.then(streamed(anthropic("one"), before=gate)).always(ANSWER)
+    answers = [many.submit(send, queued, here, f"new {number}") for number in range(10)]
+    gate.wait_reached()
+    assert len(here.hits) == 2
+    assert here.hits[1].at - here.hits[0].at >= 2.9
+    gate.open()
+    assert [answer.result().status for answer in answers] == [200] * 10
+    assert_nothing_is_out(queued, here)
+
+
+# -- patience -------------------------------------------------------------------------------------------------
 
 
 def test_patience_over_is_told_the_truth(proxies: Proxies, place: Places) -> None:
-    proxy = proxies({**QUEUED, "breaker": {"open_seconds": 60, "strikes": 1}, "queue": {"clients": {"hasty/": 21}}})
+    config = {**QUEUED, "breaker": {"open_seconds": 60, "strikes": 1}, "queue": {"clients": {"hasty/": 21}}}
+    proxy = proxies(config, scripts=(PERMITS,))
     here = place()
     paused(proxy, here)
     began = time.monotonic()
@@ -139,24 +183,21 @@ def test_patience_over_is_told_the_truth(proxies: Proxies, place: Places) -> Non
     assert 0.9 <= time.monotonic() - began <= 5
     assert told.retry_after
     assert 50 <= told.retry_after <= 58
+    assert_nothing_is_out(proxy, here)
 
 
-def test_the_end_of_the_process_is_an_honest_refusal(proxies: Proxies, place: Places, many: ThreadPoolExecutor) -> None:
-    proxy = proxies.fresh({**QUEUED, "breaker": {"open_seconds": 60, "strikes": 1}}).start()
+@pytest.mark.parametrize("stated", ["-1", "1e9", "abc", "0", "nan", ""])
+def test_a_client_that_says_nonsense_of_its_patience_has_the_least(
+    long_paused: Proxy, place: Places, many: ThreadPoolExecutor, stated: str
+) -> None:
     here = place()
-    paused(proxy, here)
-    answer = many.submit(send, proxy, here, "waits")
-    until_waiting(proxy, here, 1)
-    proxy.process.send_signal(signal.SIGTERM)
-    assert answer.result().status == 529
-    assert answer.result().header("x-breakwater") == "closing"
-    proxy.stop()
-
-
-def test_the_second_refusal_of_a_request_is_waited_out_here(queued: Proxy, place: Places) -> None:
-    here = place()
-    assert send(queued, here.then(CHALLENGE), "again").status == 529, "told the first time"
-    here.then(CHALLENGE, ANSWER)
-    answer = send(queued, here, "again")
-    assert answer.status == 200
-    assert len(here.hits) == 3
+    paused(long_paused, here)
+    headers = [*account(here.host), ("x-stainless-timeout", stated)]
+    answer = many.submit(ask, long_paused, here.url(MESSAGES), asked("odd"), headers)
+    until_waiting(long_paused, here, 1)
+    (row,) = [row for row in status(long_paused)["waiting"] if row["upstream"] == here.host]
+    assert 15 <= row["longest"] <= 25
+    here.always(ANSWER)
+    press(long_paused, "close", upstream=here.host)
+    assert answer.result().status == 200
+    assert_nothing_is_out(long_paused, here)

@@ -191,7 +191,7 @@ def test_three_refusals_are_three_sends_and_an_honest_529(
     known = row(proxy, here.place.host)
     assert (known["state"], known["strikes"], known["sent"]) == ("closed", 1, 4)
     lines = [line for line in proxy.log_since(mark).split("\n") if here.place.host in line and "sent again" in line]
-    assert [line.rpartition("sent again ")[2] for line in lines] == [
+    assert [line.rpartition("sent again ")[2].partition(" (")[0] for line in lines] == [
         "in 0.2 s, attempt 2 of 3",
         "in 0.4 s, attempt 3 of 3",
     ]
@@ -620,4 +620,4 @@ def test_pacing_delays_a_replay_until_the_gap_and_nothing_else(proxy: Proxy, age
     assert 0.55 < second.at - finished < 0.6 + LATE
     assert first.headers == second.headers
     assert Agent(proxy, here.place, ZCODE, "someone").turn("turn 3").status == 200
-    assert proxy.log_since(mark).count(f"{here.place.host} {ZCODE}: paced: sent") == 1
+    assert proxy.log_since(mark).count(f"{here.place.host} paced: sent") == 1

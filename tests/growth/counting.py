@@ -73,9 +73,11 @@ class Meter:
             return int(result[1]) - (args[1] if len(args) > 1 else 0)
         if isinstance(owner, _HOLDERS):
             return given if name in ("extend", "update") else 0
-        made = 0 if any(result is arg for arg in args) else _size(result)
-        left = getattr(owner, "unused_data", b"")
-        return given + made + _size(left) + (_size(owner) if isinstance(owner, _TEXTS) else 0)
+        made = _size(result)
+        if made and any(result is arg for arg in args):
+            made = 0
+        left = _size(getattr(owner, "unused_data", b"")) if owner is not None else 0
+        return given + made + left + (len(owner) if isinstance(owner, _TEXTS) else 0)
 
     def _of_pattern(self, pattern: re.Pattern[Any], name: str, args: tuple[Any, ...], result: Any) -> int:
         text = next((arg for arg in args if isinstance(arg, (*_TEXTS, memoryview)) or hasattr(arg, "__buffer__")), "")
@@ -130,7 +132,7 @@ def _of_find(owner: Any, name: str, args: tuple[Any, ...], result: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    return len(value) if isinstance(value, _SIZED) else 0
+    return len(value) if value and isinstance(value, _SIZED) else 0
 
 
 class _Rewriting(ast.NodeTransformer):

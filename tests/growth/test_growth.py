@@ -119,7 +119,12 @@ def test_the_cost_of_a_byte_does_not_grow_with_the_input(reader: str) -> None:
     assert {name: times for name, times in grown.items() if times > AT_MOST} == {}
 
 
-def texts(length: int) -> Iterator[str]:
+@cache
+def texts(length: int) -> tuple[str, ...]:
+    return tuple(_texts(length))
+
+
+def _texts(length: int) -> Iterator[str]:
     for shape in ({**BODIES, **shapes.REQUESTS} if LONG else shapes.PAGES).values():
         yield shape(length)[:length].decode("latin-1")
     for shape in shapes.MESSAGES.values():

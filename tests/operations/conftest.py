@@ -8,7 +8,8 @@ import pytest
 from flask import Flask
 from mitmproxy import http
 
-from operations.page import HOST, answer, make_app
+from operations.page import answer, make_app
+from operations.page_site import HOST
 from tests.operations.page_source import Ask, SourceStub
 
 

@@ -130,7 +130,7 @@ def test_every_flow_is_marked_with_what_would_have_happened_and_keeps_its_answer
     assert all(flow.response and flow.response.raw_content == MTOP for flow in flows)
     assert "would have" in flows[0].comment
     assert [record.finding for record in judged(flows)[0].evidence] == ["challenge"] * 4, "read again, it is what it was"
-    assert "4 flows read, 4 would have gone otherwise" in backtest.summary()
+    assert "4 flows read, 4 of them to guarded hosts; 4 would have gone otherwise" in backtest.summary()
 
 
 def test_one_that_began_before_the_others_end_is_no_replay_of_it() -> None:

@@ -44,7 +44,8 @@ def test_what_is_said_of_it_is_one_value(
     assert flow.response.headers["X-Breakwater"] == row.reason == noted["reason"] == reason
     assert flow.response.headers["Retry-After"] == str(row.wait) == str(noted["told"])
     assert flow.comment == f"Breakwater: {row.comment}"
-    assert row.comment in caplog.text
+    assert f"Breakwater: zai {reason}: {row.comment.removesuffix('.')} (" in caplog.text
+    assert f", flow {flow.id})" in caplog.text
     assert (row.attempts, noted["attempts"]) == (sends, sends)
     assert (counts.avoided if before else counts.replaced)["zai", reason] == 1
 
@@ -56,7 +57,7 @@ def test_what_is_only_observed_is_shown_as_that_when_the_request_comes() -> None
     row = controller.decisions[0]
     assert flow.response
     assert (row.reason, row.status, flow.response.status_code) == ("breaker_open", None, 200)
-    assert row.comment.startswith("Only observed: Refused here")
+    assert row.comment.startswith("Only observed: It would have been refused here")
     assert flow.comment == f"Breakwater: {row.comment}"
     assert flow.marked == ":warning:"
 

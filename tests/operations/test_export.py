@@ -9,7 +9,6 @@ import urllib.parse
 from typing import Any
 
 from hypothesis import example, given
-from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 from mitmproxy import http
 from mitmproxy.test import tflow
@@ -138,7 +137,6 @@ def traces(canary: str) -> set[str]:
     return {canary, *parts} if len(canary) >= 5 else parts
 
 
-@settings_of_hypothesis(max_examples=40)
 @given(CANARIES)
 @example("13800138000")
 @example("fe80::1ff:fe23:4567:890a")

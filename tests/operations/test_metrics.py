@@ -193,11 +193,11 @@ def test_a_fresh_start_is_valid_text() -> None:
     assert value(Status(0.0, "1", "observe"), "breakwater_info", version="1", mode="observe") == 1
 
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 @pytest.mark.parametrize("row", SERIES, ids=lambda row: row.name)
-def test_the_readme_has_each_series_with_its_type_labels_unit_and_meaning(row: Series) -> None:
+def test_the_page_of_metrics_has_each_series_with_its_type_labels_unit_and_meaning(row: Series) -> None:
     labels = f"{{{', '.join(row.labels)}}}"
     line = f"| `{row.name}`{labels} | {row.type} | {row.unit or '–'} | {row.meaning} |"
-    assert " ".join(line.split()) in " ".join(README.read_text(encoding="utf-8").split())
+    assert " ".join(line.split()) in " ".join(PAGE.read_text(encoding="utf-8").split())

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from operations import page
 from operations.metrics import Counters
-from operations.page import HOST
+from operations.page_site import HOST
 from operations.page_text import WORDS
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from tests.operations.page_source import Ask, SourceStub, status

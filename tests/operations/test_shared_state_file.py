@@ -51,6 +51,15 @@ def test_a_second_proxy_hashes_as_the_first_does_though_nothing_was_saved_yet(pa
     assert one.state.hashed("a key") == other.state.hashed("a key")
 
 
+def test_the_first_start_on_a_machine_makes_the_folder_and_complains_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        one, other = (started(str(tmp_path / "fresh" / "state.json")) for _ in range(2))
+    assert one.state.key == other.state.key
+    assert not caplog.records
+
+
 def test_a_look_at_a_recording_writes_nothing(tmp_path: Path) -> None:
     Controller(settings(), StateFile(tmp_path / "state.json"))
     assert not (tmp_path / "state.json").exists()
@@ -145,6 +154,7 @@ def test_a_lock_never_follows_a_planted_link(tmp_path: Path, path: str) -> None:
 
 def test_a_path_that_cannot_be_written_is_one_warning_until_it_can(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "none"
+    folder.touch()
     path = str(folder / "state.json")
     controller = started(path)
     block(controller, "a")
@@ -152,6 +162,7 @@ def test_a_path_that_cannot_be_written_is_one_warning_until_it_can(tmp_path: Pat
         controller.save(path)
         assert controller.unsaved
     assert caplog.text.count("cannot be written") == 1
+    folder.unlink()
     folder.mkdir()
     controller.save(path)
     assert not controller.unsaved

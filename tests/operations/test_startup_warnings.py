@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mitmproxy import ctx
 
-from operations import startup_warnings
+from operations import startup
 
 
 @pytest.fixture
@@ -24,10 +24,10 @@ def warned(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) ->
             "connection_strategy": "lazy",
         }
         monkeypatch.setattr(ctx, "options", SimpleNamespace(**{**usual, **options}), raising=False)
-        monkeypatch.setattr(startup_warnings, "_said", set())
+        monkeypatch.setattr(startup, "_said", set())
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            startup_warnings.at_start()
+            startup.warn()
         return caplog.text
 
     return start

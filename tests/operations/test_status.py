@@ -1,6 +1,6 @@
 import json
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from operations.metrics import Counters
@@ -51,7 +51,6 @@ def test_what_was_frozen_no_longer_changes() -> None:
     assert before.holds["zai"].count == 1
 
 
-@settings(max_examples=100)
 @given(st.lists(st.floats(-1, 1000), max_size=50))
 def test_every_hold_is_counted(seconds: list[float]) -> None:
     counters = Counters()

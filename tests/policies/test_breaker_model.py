@@ -148,5 +148,5 @@ class BreakerMachine(RuleBasedStateMachine):
             assert isinstance(self.breaker.admit(later + self.breaker.window + LEASE_SECONDS), Permit)
 
 
-BreakerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BreakerMachine.TestCase.settings = settings(stateful_step_count=40)
 TestBreakerMachine = BreakerMachine.TestCase

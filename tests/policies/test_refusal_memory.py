@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.refusal_memory import START_AGAIN_SECONDS, RefusalMemory, Remembered
@@ -265,7 +265,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(1, 59))
 def test_told_is_always_within_the_cap_and_no_request_is_kept_longer_than_it(
     steps: list[tuple[float, str, str, float | None]], cap: int

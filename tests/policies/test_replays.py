@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from policies.findings import ANSWER, Finding
@@ -147,7 +146,6 @@ def test_no_repeat_starts_later_than_forty_seconds_after_the_request(now: float,
     took=st.floats(0, 30),
     started=st.floats(0, 1e6),
 )
-@effort(max_examples=150, deadline=None)
 def test_a_round_never_sends_more_often_or_later_or_waits_longer_than_it_may(
     attempts: int, base: float, wait: float | None, took: float, started: float
 ) -> None:

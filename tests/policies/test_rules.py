@@ -408,9 +408,9 @@ class TestObserve:
         controller.turn()
         ex, admission = controller.ask()
         assert (ex.replay, admission) == (True, Forward(0.0))
-        assert controller.reply(ex, MTOP).comment.startswith("Only observed: A challenge")
+        assert "would have become a 529" in controller.reply(ex, MTOP).comment
         controller.turn(text="b", body=MTOP)
-        assert controller.ask(text="c")[1].comment.startswith("Only observed: Refused here")
+        assert controller.ask(text="c")[1].comment.startswith("Only observed: It would have been refused here")
 
 
 class TestSideRequestsOff:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.settings_file import SettingsError, parse
@@ -217,14 +217,12 @@ def line_of(text: str) -> str:
     return f"{PATH}: fine"
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=4).map(lambda document: yaml.safe_dump(document, allow_unicode=True)))
 def test_any_document_is_settings_or_one_line(text: str) -> None:
     assert line_of(text).startswith(f"{PATH}: ")
     assert line_of(text).isprintable()
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_is_settings_or_one_line(text: str) -> None:
     assert line_of(text).startswith(f"{PATH}: ")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.calls import Call, Surface
@@ -172,7 +172,6 @@ def test_a_figure_never_shows_what_was_asked() -> None:
     assert "secret" not in repr(check(call, DEFAULTS, 8_000))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=2_000), st.text(max_size=2_000), st.integers(1, 600))
 def test_a_request_that_is_refused_stays_refused_when_it_grows(text: str, added: str, window: int) -> None:
     if check(side(messages=[{"role": "user", "content": text}]), DEFAULTS, window) is not None:

@@ -219,5 +219,5 @@ class LineMachine(RuleBasedStateMachine):
         assert last.told is None or last.told.why is not Reason.QUEUE_FULL
 
 
-LineMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+LineMachine.TestCase.settings = settings(stateful_step_count=50)
 TestLineMachine = LineMachine.TestCase

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import windows
@@ -239,7 +239,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_a_window_in_force_was_stated_within_the_day_and_never_disproved_since(
     steps: list[tuple[str, int, bool]],

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator
 
 from policies.kinds import Crowd, Family
-from policies.refusal.codes import common, dashscope, qwen_web, zai, zai_web, zcode
+from policies.refusal.codes import common, dashscope, zai
 from policies.refusal.codes.rows import Row
 
 TABLES: dict[Family, tuple[tuple[str, tuple[Row, ...], tuple[Row, ...]], ...]] = {
     Family.ZAI: (("zai", zai.ROWS, zai.TEXTS),),
-    Family.ZCODE: (("zcode", zcode.ROWS, zcode.TEXTS), ("zai", zai.ROWS, zai.TEXTS)),
-    Family.ZAI_WEB: (("zai-web", zai_web.ROWS, zai_web.TEXTS), ("zai", zai.ROWS, zai.TEXTS)),
+    Family.ZCODE: (("zcode", zai.ZCODE_ROWS, zai.ZCODE_TEXTS), ("zai", zai.ROWS, zai.TEXTS)),
+    Family.ZAI_WEB: (("zai-web", zai.WEB_ROWS, zai.WEB_TEXTS), ("zai", zai.ROWS, zai.TEXTS)),
     Family.DASHSCOPE: (("dashscope", dashscope.ROWS, dashscope.TEXTS),),
-    Family.QWEN_WEB: (("qwen-web", qwen_web.ROWS, qwen_web.TEXTS), ("dashscope", dashscope.ROWS, dashscope.TEXTS)),
+    Family.QWEN_WEB: (("qwen-web", dashscope.WEB_ROWS, dashscope.WEB_TEXTS), ("dashscope", dashscope.ROWS, dashscope.TEXTS)),
 }
 """Per family, its tables in reading order: name, rows by code, rows by text alone."""
 

@@ -1,4 +1,4 @@
-"""Codes of z.ai and bigmodel, on every wire of theirs."""
+"""Codes of z.ai and bigmodel on every wire of theirs, of the zcode plan and of chat.z.ai."""
 
 from __future__ import annotations
 
@@ -80,4 +80,55 @@ TEXTS = (
         challenge=Challenge.CAPTCHA,
         transient=True,
     ),
+)
+
+
+# -- the zcode plan, read before the rows above: 1005 and 1113 mean something else here
+
+PUBLIC = "TriDefender/zcode-api#1, #2"
+
+ZCODE_ROWS = (
+    Row(
+        "3012",
+        Kind.CHALLENGE,
+        "zai-org/feedback#349: an account penalty that grows",
+        ("3012",),
+        challenge=Challenge.BLOCKED,
+    ),
+    Row(
+        "3007",
+        Kind.CHALLENGE,
+        "billion-context#189: the next human-paced turn passed",
+        ("3007",),
+        challenge=Challenge.CAPTCHA,
+        transient=True,
+    ),
+    Row("3009", Kind.RATE_LIMIT, PUBLIC, ("3009",), crowd=Crowd.ALWAYS),
+    Row("1005", Kind.QUOTA, PUBLIC, ("1005", "1113")),
+    Row("3001", Kind.CALLER_ERROR, PUBLIC, ("3001",)),
+)
+
+ZCODE_TEXTS = (
+    Row("text-1005", Kind.QUOTA, PUBLIC, text=r"exceed quota limit"),
+    Row("text-3009", Kind.RATE_LIMIT, PUBLIC, text=r"model concurrency limit exceeded", crowd=Crowd.ALWAYS),
+)
+
+
+# -- chat.z.ai, read before the first rows
+
+SEEN = "OmniRoute#9991"
+
+WEB_ROWS = (
+    Row(
+        "FRONTEND_CAPTCHA_REQUIRED",
+        Kind.CHALLENGE,
+        SEEN,
+        ("FRONTEND_CAPTCHA_REQUIRED", "F003", "missing_param", "verify_failed"),
+        challenge=Challenge.CAPTCHA,
+    ),
+)
+
+WEB_TEXTS = (
+    Row("text-captcha", Kind.CHALLENGE, SEEN, text=r"人机验证失败", challenge=Challenge.CAPTCHA),
+    Row("text-security", Kind.FILTER, "ZyphrZero/z.ai2api_python#58", text=r"Content Security Warning"),
 )

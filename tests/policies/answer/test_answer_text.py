@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.answer_text import READ_AT_MOST, WRITE_AT_MOST, assemble
@@ -179,7 +179,6 @@ def test_a_long_answer_is_cut_with_a_word_about_it() -> None:
     assert assemble("openai", b"data: " + b"x" * (READ_AT_MOST + 1)) == ""
 
 
-@settings(max_examples=150)
 @given(st.sampled_from([*map(str, Wire), "", "unheard-of"]), st.binary(max_size=200))
 def test_no_bytes_make_it_raise(wire: str, body: bytes) -> None:
     assemble(wire, body)
@@ -222,7 +221,6 @@ TYPES = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(list(Wire)), st.dictionaries(NAMES, SHAPES, max_size=4), TYPES)
 def test_no_shape_makes_it_raise(wire: str, value: dict[str, Any], kind: str) -> None:
     assemble(wire, stream({**value, "type": kind}))

@@ -7,7 +7,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.head import Head
@@ -51,7 +51,6 @@ def outcome(headers: Any, body: bytes, size: int) -> Any:
     return found, own.answered, own.usage_input, later, withheld, b"" if withheld else passed
 
 
-@settings(max_examples=300)
 @given(BODIES, st.sampled_from([SSE, JSON, ()]), st.sampled_from(list(PACKS)), st.integers(1, 9))
 def test_no_cut_changes_an_outcome(body: bytes, headers: Any, coding: str, size: int) -> None:
     fields = (*headers, ("content-encoding", coding)) if coding else headers

@@ -2,7 +2,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.frames import Frame, Framer, parse
@@ -102,7 +102,6 @@ TEXT = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=200)
 @given(TEXT, st.lists(st.integers(1, 7), min_size=1, max_size=20))
 def test_any_chunking_gives_the_same_frames_and_loses_no_byte(data: bytes, sizes: list[int]) -> None:
     whole, at_once = fed(data)
@@ -116,7 +115,6 @@ def test_any_chunking_gives_the_same_frames_and_loses_no_byte(data: bytes, sizes
     assert b"".join(frame.raw for frame in frames) + framer.rest == data
 
 
-@settings(max_examples=200)
 @given(TEXT, st.integers(1, 5))
 def test_a_tail_is_quiet_where_it_is_nothing_but_blank_and_comment_lines(data: bytes, size: int) -> None:
     framer = Framer()

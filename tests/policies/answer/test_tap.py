@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.encodings import brotli
@@ -185,13 +185,11 @@ ANSWER_FRAMES = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=200)
 @given(ANSWER_FRAMES, st.binary(max_size=12).map(lambda tail: b"data: " + tail), st.integers(1, 60))
 def test_a_stream_without_refusals_passes_byte_for_byte(body: bytes, tail: bytes, size: int) -> None:
     assert tapped(reader(), body + tail, size)[:2] == (body + tail, [])
 
 
-@settings(max_examples=100)
 @given(ANSWER_FRAMES, st.integers(1, 60), st.sampled_from([gzip.compress, brotli.compress]))
 def test_an_encoded_stream_without_refusals_passes_byte_for_byte(body: bytes, size: int, pack: Any) -> None:
     name = "gzip" if pack is gzip.compress else "br"
@@ -200,14 +198,12 @@ def test_an_encoded_stream_without_refusals_passes_byte_for_byte(body: bytes, si
     assert tapped(own, packed, size)[:2] == (packed, [])
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=200), st.integers(1, 60), st.sampled_from([SSE, JSON, ()]))
 def test_bytes_of_no_form_pass(body: bytes, size: int, headers: Any) -> None:
     passed, findings, _ = tapped(reader(headers), body, size)
     assert findings or passed == body
 
 
-@settings(max_examples=150)
 @given(ANSWER_FRAMES, ANSWER_FRAMES, st.integers(1, 60))
 def test_a_refusal_anywhere_lets_exactly_what_is_before_it_pass(before: bytes, after: bytes, size: int) -> None:
     if not before.endswith((b"\n\n", b"\r\n\r\n")):
@@ -254,7 +250,6 @@ SPEECH: dict[Wire, tuple[str, Callable[[str], dict[str, Any]]]] = {
 FAMILIES = {Wire.QWEN_WEB: Family.QWEN_WEB, Wire.ZAI_WEB: Family.ZAI_WEB, Wire.DASHSCOPE_NATIVE: Family.DASHSCOPE}
 
 
-@settings(max_examples=150)
 @given(
     st.sampled_from(list(SPEECH)),
     st.lists(st.one_of(st.sampled_from(SAYINGS), st.text(max_size=10)), min_size=1, max_size=8),

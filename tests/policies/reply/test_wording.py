@@ -19,6 +19,10 @@ TRANSIENT = {
     "overload": wording.overload(OVERLOAD, site=SITE, wait=90),
     "breaker": wording.breaker_open(SITE, wait=120),
     "remembered": wording.remembered_wait(SITE, wait=61),
+    "queued": wording.queued(SITE, wait=59),
+    "stated": wording.stated_wait(SITE, wait=59),
+    "no slot": wording.no_slot(SITE, wait=5),
+    "closing": wording.closing(SITE, wait=1),
     "cut": wording.bad_gateway(SITE, attempts=2),
 }
 FINAL = {
@@ -48,11 +52,31 @@ def test_no_final_text_makes_a_client_cut_its_conversation(text: str) -> None:
     assert "prompt is too long" not in text
 
 
+WITHOUT_TAIL = re.compile(r"( \[[^\]]*\])+$")
+
+
+@pytest.mark.parametrize("text", (TRANSIENT | FINAL).values(), ids=(TRANSIENT | FINAL).keys())
+def test_each_language_is_short_and_says_first_the_fact_then_what_to_do(text: str) -> None:
+    chinese, english = WITHOUT_TAIL.sub("", text).split(" / ", 1)
+    english = re.sub(r" 一次性.* / ", " ", english)
+    assert len(chinese) <= 70
+    assert len(english) <= 210
+    fact, what_to_do = english.split(". " if "conversation is not" not in english else ": ", 1)
+    assert re.search(r"chat\.qwen\.ai|this proxy|side request", fact, re.IGNORECASE)
+    assert re.search(r"\b(wait|try again|open|send a smaller|nothing to do)\b", what_to_do, re.IGNORECASE)
+    assert "。" in chinese[:-1]
+
+
+def test_waits_that_are_no_breakers_do_not_speak_of_challenges() -> None:
+    for name in ("queued", "stated", "no slot", "remembered", "overload"):
+        assert "challenge" not in TRANSIENT[name]
+
+
 def test_a_challenge_keeps_the_upstreams_code_and_says_which_it_is() -> None:
     assert "FAIL_SYS_USER_VALIDATE" in TRANSIENT["busy"]
     assert "busy" in TRANSIENT["busy"]
     assert "繁忙" in TRANSIENT["busy"]
-    assert "open chat.qwen.ai in a browser" in TRANSIENT["captcha"]
+    assert "Open chat.qwen.ai in a browser" in TRANSIENT["captcha"]
     assert "3012" in TRANSIENT["blocked"]
 
 

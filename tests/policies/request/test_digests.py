@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.kinds import Wire
@@ -254,7 +254,6 @@ def test_a_recorded_request_keeps_its_digest_in_other_spacing_of_flags(row: dict
         assert digest(body) == digest({**body, "max_tokens": 1, "stream": not body.get("stream")})
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(list(Wire)))
 def test_any_bytes_are_digested(body: bytes, wire: Wire) -> None:
     assert digest_of(wire, body)
@@ -273,7 +272,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(st.sampled_from(["model", "system", "messages", "input", "tools"]), VALUES),
     st.sampled_from(list(Wire)),

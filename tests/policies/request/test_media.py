@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.request import media
@@ -204,7 +204,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([*media.FORMS, "x"]),
     st.dictionaries(st.sampled_from(["source", "image_url", "file", "data", "video"]), VALUES),
@@ -215,7 +214,6 @@ def test_any_part_is_priced_or_text(kind: str, part: dict[str, Any]) -> None:
     media.price(part)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.binary(max_size=80), st.sampled_from([b"", b"\xff\xd8\xff", b"RIFF0000WEBP", b"GIF89a", b"\x89PNG\r\n\x1a\n"])
 )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.calls import Call, Surface
@@ -221,7 +221,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(FIELDS, VALUES),
     st.text(),
@@ -233,7 +232,6 @@ def test_any_document_is_read(body: dict[str, object], query: str, headers: dict
     assert isinstance(call.model, str)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.binary())
 def test_any_bytes_are_read(body: bytes) -> None:
     call = read(body)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from policies.research.proportions import Share, Table, evidence_of_difference
@@ -56,7 +55,6 @@ def test_a_difference_within_every_stratum_is_evidence() -> None:
 
 
 @given(share=shares)
-@effort(max_examples=150, deadline=None)
 def test_an_interval_lies_within_0_and_1_and_holds_the_rate(share: Share) -> None:
     low, high = share.interval
     assert 0 <= low <= high <= 1
@@ -65,7 +63,6 @@ def test_an_interval_lies_within_0_and_1_and_holds_the_rate(share: Share) -> Non
 
 
 @given(one=shares, other=shares)
-@effort(max_examples=150, deadline=None)
 def test_the_evidence_points_where_the_rates_do(one: Share, other: Share) -> None:
     table = Table(one, other)
     evidence = evidence_of_difference([table])

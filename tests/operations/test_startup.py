@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from operations.startup_mistakes import check_writable, misspelt
+from operations.startup import check_writable, misspelt
 from policies.settings import Settings
 from policies.settings_file import SettingsError
 
