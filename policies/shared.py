@@ -192,7 +192,8 @@ class SharedBreaker(Breaker):
         if self._state is before:
             return None
         level: Level = "info" if BreakerState.CLOSED in (before, self._state) else "debug"
-        return Transition(self.upstream, before, self._state, "shared", level)
+        left = self._ends - now if self._state is BreakerState.OPEN else 0.0
+        return Transition(self.upstream, before, self._state, "told_by_others", level, left)
 
     def take_up(self, told: Told, now: float) -> bool:
         """Let an outcome that was told happen here; False where it counts for nothing."""

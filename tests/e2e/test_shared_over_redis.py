@@ -37,7 +37,8 @@ def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> N
     assert [answer.header("x-breakwater") for answer in refused] == ["breaker_open"] * 3
     assert len(here.hits) == 3
     said = "\n".join(proxy.log for proxy in proxies)
-    assert said.count(f"breaker of {here.host}: closed -> open") == 3
+    assert said.count(f"{here.host} repeated_challenges: its breaker is opened for 3 s") == 1
+    assert said.count(f"{here.host} told_by_others: its breaker is opened for 3 s") == 2
 
 
 def test_of_thirty_that_come_to_two_proxies_as_the_window_ends_one_is_sent(fleet: Fleet, place: Places) -> None:

@@ -237,6 +237,20 @@ def test_only_the_lease_that_stands_counts() -> None:
     assert closed.state is BreakerState.CLOSED
 
 
+def test_what_others_say_is_a_transition_with_what_is_left_of_the_window() -> None:
+    _, (one, two) = fleet()
+    one.breaker.open(one.now)
+    one.tell()
+    value = read(two.inbox[0], two.server_now)
+    assert value is not None
+    moved = two.breaker.adopt(value, two.now, two.server_now)
+    assert moved is not None
+    assert (moved.before, moved.after, moved.reason, moved.level) == (
+        BreakerState.CLOSED, BreakerState.OPEN, "told_by_others", "info",
+    )  # fmt: skip
+    assert abs(moved.left - SETTINGS.open_seconds) < 0.2
+
+
 def test_messages_in_any_order_leave_the_newest_value() -> None:
     _, (one, two) = fleet()
     strike(one)
