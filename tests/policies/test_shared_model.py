@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from policies.settings import BreakerSettings
 from policies.shared_value import MARGIN_SECONDS, Value, later
 
 WHO = st.integers(0, 3)
-EXAMPLES = int(os.environ.get("BREAKWATER_EXAMPLES", "300"))
 SETTINGS = BreakerSettings(strikes=2, open_seconds=30)
 SETTLED = SETTINGS.open_seconds + LEASE_SECONDS + MARGIN_SECONDS + 1
 
@@ -138,7 +135,7 @@ class Fleet(RuleBasedStateMachine):
         assert sent >= 1
 
 
-Fleet.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=50, deadline=None)
+Fleet.TestCase.settings = settings(stateful_step_count=50)
 TestFleet = Fleet.TestCase
 
 VALUES = st.builds(
