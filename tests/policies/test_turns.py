@@ -494,3 +494,16 @@ def test_slow_starts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         lab.refused(lab.comes("a", model=str(number)), Refusal(Refused.OVERLOAD))
     assert len(lab.line._hurdles._starts) == 3
+
+
+def test_a_request_that_a_fault_meets_as_it_comes_stays_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab()
+    for broken in (hurdles.Hurdles, "block"), (hurdles.Hurdles, "take"), (hurdles.Limits, "sent"):
+        with monkeypatch.context() as patch:
+            patch.delattr(*broken)
+            with pytest.raises(AttributeError):
+                lab.comes("met")
+        assert lab.line.waiting() == ()
+        assert not lab.line._hurdles._under_way
+    assert lab.comes("next").standing is Standing.UNDER_WAY
+    assert lab.breaker.current(lab.now) is BreakerState.CLOSED
