@@ -8,6 +8,7 @@ import pytest
 
 from policies import hurdles
 from policies.breaker import LEASE_SECONDS, BreakerState
+from policies.concurrency import Limits
 from policies.hurdles import Refusal, Refused
 from policies.kinds import Reason
 from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing
@@ -498,7 +499,7 @@ def test_slow_starts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_request_that_a_fault_meets_as_it_comes_stays_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Lab()
-    for broken in (hurdles.Hurdles, "block"), (hurdles.Hurdles, "take"), (hurdles.Limits, "sent"):
+    for broken in (hurdles.Hurdles, "block"), (hurdles.Hurdles, "take"), (Limits, "sent"):
         with monkeypatch.context() as patch:
             patch.delattr(*broken)
             with pytest.raises(AttributeError):
