@@ -9,11 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from tests.e2e.conftest import Proxies
-from tests.e2e.lab.client import Answer, ask
+from tests.e2e.lab.client import Answer, Connection, ask
 from tests.e2e.lab.line import (
     ANSWER,
     CHALLENGE,
     CROWD,
+    PATIENT,
     PERMITS,
     QUEUED,
     assert_nothing_is_out,
@@ -64,6 +65,26 @@ def test_a_probe_that_is_cut_or_refused_hands_on_at_once(
     gate.open()
     assert [answer.result().status for answer in answers] == [502, 200]
     assert here.hits[2].at - opened < 1.5
+    assert_nothing_is_out(queued, here)
+
+
+def test_an_answer_that_begins_after_its_headers_lets_the_next_go(
+    queued: Proxy, place: Places, many: ThreadPoolExecutor
+) -> None:
+    here, words, rest, frames = place(), Gate(), Gate(), anthropic("one", "two")
+    paused(queued, here)
+    here.then(streamed([b": ping\n\n", words, *frames[:3], rest, *frames[3:]])).always(ANSWER)
+    with Connection(queued, here.url(MESSAGES)) as probe:
+        probe.send(asked("probe"), [*account(here.host), *PATIENT])
+        words.wait_reached()
+        behind = many.submit(send, queued, here, "behind")
+        until_waiting(queued, here, 1)
+        assert probe.head().status == 200, "its headers went out after hold.seconds"
+        assert len(here.hits) == 2
+        words.open()
+        here.wait_hits(3)
+        rest.open()
+    assert behind.result().status == 200
     assert_nothing_is_out(queued, here)
 
 

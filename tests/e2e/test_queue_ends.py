@@ -36,7 +36,7 @@ from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Gate, Place
 from tests.e2e.lab.upstream import Upstream
 from tests.e2e.lab.web import Web
-from tests.e2e.lab.wires import MESSAGES, account, asked
+from tests.e2e.lab.wires import MESSAGES, account, anthropic, asked, streamed
 
 Places = Callable[..., Place]
 IDLE_SECONDS = 3
@@ -237,4 +237,21 @@ def test_a_fault_of_ours_keeps_nobody(proxies: Proxies, place: Places, many: Thr
     assert [answer.result().status for answer in (*waits, spoils)] == [200] * 3
     assert_nothing_is_out(proxy, here)
     assert send(proxy, here, "sound").status == 200
+    assert_nothing_is_out(proxy, here)
+
+
+def test_what_a_fault_gives_back_goes_to_the_next_at_once(proxies: Proxies, place: Places, many: ThreadPoolExecutor) -> None:
+    """Both requests name the fault, since a request that does not heals it."""
+    proxy = proxies(ONE, scripts=(PERMITS, LAB / "faulty.py"))
+    here, first, rest, mark = place(), Gate(), Gate(), proxy.log_lines
+    frames, fault = anthropic("one", "two"), [("x-lab-fault", "policies.exchange:Exchange.answer_began")]
+    here.then(streamed([*frames[:3], rest, *frames[3:]], before=first)).always(ANSWER)
+    spoilt = many.submit(send, proxy, here, "spoilt", more=fault)
+    first.wait_reached()
+    behind = many.submit(send, proxy, here, "behind", more=fault)
+    proxy.wait_log("wait for their turn", since=mark)
+    first.open()
+    here.wait_hits(2)
+    rest.open()
+    assert spoilt.result().status == behind.result().status == 200
     assert_nothing_is_out(proxy, here)

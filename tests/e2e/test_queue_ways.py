@@ -70,11 +70,11 @@ def test_a_stream_that_is_reset_while_it_waits_leaves_the_others_of_its_connecti
 
 
 def test_a_client_that_goes_while_its_streams_wait_for_a_connection_keeps_no_slot(queued: Proxy, place: Places) -> None:
-    """mitmproxy opens five connections to one address for a client; the streams beyond never hear that it has gone."""
+    """mitmproxy opens five connections to one address for a client; streams that still wait for one never hear that it has gone."""
     here, gate = place(), Gate()
     here.always(streamed(anthropic("one"), before=gate))
     with H2Connection(queued, here.host, 443) as connection:
-        for number in range(8):
+        for number in range(16):
             connection.open(MESSAGES, asked(f"stream {number}"), account(here.host))
         here.wait_hits(5)
     assert_nothing_is_out(queued, here)

@@ -8,6 +8,7 @@ import pytest
 
 from policies import hurdles
 from policies.breaker import LEASE_SECONDS, BreakerState
+from policies.concurrency import Limits
 from policies.hurdles import Refusal, Refused
 from policies.kinds import Reason
 from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, Standing
@@ -494,3 +495,16 @@ def test_slow_starts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(10):
         lab.refused(lab.comes("a", model=str(number)), Refusal(Refused.OVERLOAD))
     assert len(lab.line._hurdles._starts) == 3
+
+
+def test_a_request_that_a_fault_meets_as_it_comes_stays_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab()
+    for broken in (hurdles.Hurdles, "block"), (hurdles.Hurdles, "take"), (Limits, "sent"):
+        with monkeypatch.context() as patch:
+            patch.delattr(*broken)
+            with pytest.raises(AttributeError):
+                lab.comes("met")
+        assert lab.line.waiting() == ()
+        assert not lab.line._hurdles._under_way
+    assert lab.comes("next").standing is Standing.UNDER_WAY
+    assert lab.breaker.current(lab.now) is BreakerState.CLOSED
