@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("ci", deadline=None, max_examples=25)
+settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.load_profile("ci")
