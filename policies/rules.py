@@ -55,7 +55,7 @@ class Rules:
         waited, reason = place.waited if place else 0.0, said.reason if said else ""
         ex.admission = Forward(after)
         if waited:
-            ex.admission = Forward(after, reason=reason, comment=f"Waited here unsent for {waited:.1f} s ({reason}).")
+            ex.admission = Forward(after, reason=reason, comment=f"Waited here unsent for {waited:.1f} s.")
         return ex.admission
 
     def _admitted(self, ex: Exchange, refusal: Refuse) -> Admission:

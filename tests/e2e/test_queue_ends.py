@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -161,8 +163,7 @@ def test_a_flow_says_how_long_it_waited_and_for_what(web: Web, place: Places, ma
         here.then(ANSWER)
         assert waited.answer().status == first.result().status == 200
     flow = web.flow(host=here.host, path=MESSAGES + "?waited")
-    assert flow["comment"].startswith("Breakwater: Waited here unsent for ")
-    assert flow["comment"].endswith(" s (no_slot).")
+    assert re.fullmatch(r"Breakwater no_slot: Waited here unsent for \d+\.\d s\.", flow["comment"])
     text, _ = web.shown(flow)
     lines = [line.split(maxsplit=2) for line in text.split("\n") if line.startswith("waited")]
     assert [line[:2] for line in lines] == [["waited", "unsent"], ["waited", "for"]]
@@ -255,3 +256,15 @@ def test_what_a_fault_gives_back_goes_to_the_next_at_once(proxies: Proxies, plac
     rest.open()
     assert spoilt.result().status == behind.result().status == 200
     assert_nothing_is_out(proxy, here)
+
+
+def test_the_end_of_the_process_is_an_honest_refusal(proxies: Proxies, place: Places, many: ThreadPoolExecutor) -> None:
+    proxy = proxies.fresh({**QUEUED, "breaker": {"open_seconds": 60, "strikes": 1}}).start()
+    here = place()
+    paused(proxy, here)
+    answer = many.submit(send, proxy, here, "waits")
+    until_waiting(proxy, here, 1)
+    proxy.process.send_signal(signal.SIGTERM)
+    assert answer.result().status == 529
+    assert answer.result().header("x-breakwater") == "closing"
+    proxy.stop()
