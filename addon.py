@@ -231,6 +231,7 @@ class Breakwater:
         self._keep_to_ourselves(flow)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
+        self._keep_to_ourselves(flow)
         if self.controller is None or not flow.live:
             return
         try:

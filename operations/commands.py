@@ -141,7 +141,10 @@ def settle_killed(controller: Controller) -> None:
 def settle_left(controller: Controller, client: connection.Client) -> None:
     """Settle what a client has left behind: a stream that still waits for its upstream connection never hears of it."""
     for left in [each for each in controller.live if each.client_conn is client]:
-        controller.error(left)
+        try:
+            controller.error(left)
+        except Exception as fault:  # noqa: BLE001 - the border: one that cannot be settled keeps no other
+            controller.fault("settle", left, fault)
 
 
 def _move(breaker: Breaker, action: str, now: float) -> Transition | None:
