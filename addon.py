@@ -21,7 +21,6 @@ from requirements import missing, needed
 
 with needed():
     import held_stream
-    import hold
     from operations import content_view, demo, lines, page, page_site, reload, sharing, startup
     from operations.backtest import Backtest
     from operations.clock import clock
@@ -177,9 +176,6 @@ class Breakwater:
         return controller.waiting.close() if controller and ending and len(controller.waiting) else None
 
     # -- connections ------------------------------------------------------------------------------------------
-
-    def client_connected(self, client: connection.Client) -> None:
-        hold.steady(client)
 
     def next_layer(self, next_layer: Any) -> None:
         if self.controller is not None and self.controller.can_hold:

@@ -29,7 +29,7 @@ from hold import STREAM, Gate, Hold
 from policies.decisions import Commit, Decision, Forward, Refuse, Replace, Resend
 
 _codes: Any = getattr(proto, "ErrorCode", None)  # of mitmproxy 12; mitmproxy 11 has status codes
-CANCEL, BROKEN = (_codes.CANCEL, _codes.GENERIC_SERVER_ERROR) if _codes else (499, 502)
+CANCEL, BROKEN = cast("Any", (_codes.CANCEL, _codes.GENERIC_SERVER_ERROR) if _codes else (499, 502))
 _PARTS = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
 RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{part}") for part in _PARTS)
 FRESH_IDS = itertools.count(2**32, 2)  # of re-sends: even, and above anything a client can use

@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import weakref
-from collections import deque
 from typing import Any, Protocol
 
 from mitmproxy import connection, ctx, http
@@ -90,33 +87,6 @@ def wake(flow: http.HTTPFlow) -> None:
         task = asyncio.get_running_loop().create_task(handler.server_event(stream.woken(stream)))
         _wakes.add(task)
         task.add_done_callback(_wakes.discard)
-
-
-def steady(client: connection.Client) -> None:
-    """Keep a new client's connections from a loss that mitmproxy has on Python 3.12 and later."""
-    if sys.version_info >= (3, 12) and (handler := _handler_of(client)):
-        never_wait(handler)
-
-
-def never_wait(handler: Any) -> None:
-    """Leave an event that comes while another is handled to the one that is at work.
-
-    mitmproxy lets it wait for a lock, and a connection whose task is cancelled in that wait is never closed
-    (docs/troubleshooting-mitmproxy.md).
-    """
-    deliver, known, waiting = type(handler).server_event, weakref.ref(handler), deque[Any]()
-
-    async def server_event(event: Any) -> None:
-        waiting.append(event)
-        if len(waiting) > 1:
-            return
-        while waiting:
-            try:
-                await deliver(known(), waiting[0])
-            finally:
-                waiting.popleft()
-
-    handler.server_event = server_event
 
 
 def _handler_of(client: connection.Client) -> Any:

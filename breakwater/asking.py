@@ -31,6 +31,8 @@ class Found:
 
     kind: Kind
     status: dict[str, Any] = field(default_factory=dict)
+    broke_off: bool = False
+    """It let us connect and then said nothing: a Breakwater that is just ending does so."""
 
     @property
     def words(self) -> str:
@@ -49,7 +51,7 @@ def who(port: int, seconds: float = SECONDS) -> Found:
         answer = link.getresponse()
         status = json.loads(answer.read(MOST_BYTES)) if answer.status == http.client.OK else None
     except (OSError, ValueError, http.client.HTTPException):
-        return Found(Kind.OTHER)
+        return Found(Kind.OTHER, broke_off=True)
     finally:
         link.close()
     if isinstance(status, dict) and "version" in status and "upstreams" in status:

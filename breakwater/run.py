@@ -23,6 +23,8 @@ MISSING, NOT_EXECUTABLE = 127, 126
 START_SECONDS = 60.0
 """How long a start may take; a quiet machine needs about one second."""
 LOOK_SECONDS = 0.05
+ENDING_SECONDS = 5.0
+"""How long a Breakwater that ends may keep its port."""
 
 
 def main(words: Sequence[str]) -> int:
@@ -70,7 +72,10 @@ def _find(name: str) -> str:
 
 
 def _take_or_start(port: int, folder: Path, passed_on: list[str]) -> None:
-    found = asking.who(port)
+    found, until = asking.who(port), time.monotonic() + ENDING_SECONDS
+    while found.broke_off and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+        found = asking.who(port)
     if found.kind is asking.Kind.OTHER:
         raise CommandError(f"{HOST}:{port} is taken by {found.words}; --port takes another one")
     if found.kind is asking.Kind.NOTHING:
@@ -108,7 +113,9 @@ def _start(port: int, folder: Path, passed_on: list[str]) -> None:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", "replace").strip().splitlines()
+    """What a start that ended has said last; a request that it met while it ended is not why."""
+    said = log.read_text("utf-8", "replace").strip().splitlines()
+    lines = [line for line in said if "Addon error" not in line]
     return lines[-1].removeprefix("breakwater: ") if lines else ""
 
 

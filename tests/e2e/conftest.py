@@ -21,7 +21,7 @@ from tests.e2e.lab.shared_server import SharedServer
 from tests.e2e.lab.upstream import Upstream
 
 FAMILIES = {
-    "zai": ("z", 800),
+    "zai": ("z", 1300),
     "qwen-web": ("q", 200),
     "zcode": ("c", 150),
     "dashscope": ("d", 100),

@@ -66,10 +66,9 @@ def test_ctrl_c_comes_from_the_keyboard_alone(home: Home, terminal: Open) -> Non
     client.expect("ready")
     for _ in range(5):
         client.press(CTRL_C)
-        client.expect("from the ")
+        client.expect("from the keyboard")
     client.expect("no more")
     assert "program" not in client.seen
-    assert client.seen.count("from the keyboard") == 5
 
 
 def test_ctrl_c_goes_to_the_program_and_to_nobody_else(home: Home, client: Terminal) -> None:

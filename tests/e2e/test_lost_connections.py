@@ -1,4 +1,4 @@
-"""The loss of mitmproxy on Python 3.12 and later that docs/troubleshooting-mitmproxy.md tells of: there without us, not with us."""
+"""The loss of mitmproxy on Python 3.12 and later that docs/troubleshooting-mitmproxy.md tells of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import hold
 from tests.e2e.lab.proxy import PROJECT
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks are eager on Python 3.12 and later only")
@@ -30,15 +29,3 @@ def script() -> dict[str, Any]:
 @pytest.mark.parametrize("eager", [False, True], ids=["plain tasks", "eager tasks"])
 def test_a_bare_mitmproxy_loses_a_connection_where_tasks_are_eager(eager: bool) -> None:
     assert asyncio.run(script()["closed"](eager)) is not eager
-
-
-def test_with_us_a_connection_that_is_closed_while_its_data_waits_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    handler: Any = script()["Handler"]
-    handled = handler.handle_client
-
-    async def handle_client(self: Any) -> None:
-        hold.never_wait(self)
-        await handled(self)
-
-    monkeypatch.setattr(handler, "handle_client", handle_client)
-    assert asyncio.run(script()["closed"](eager=True))
