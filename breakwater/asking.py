@@ -32,7 +32,7 @@ class Found:
     kind: Kind
     status: dict[str, Any] = field(default_factory=dict)
     broke_off: bool = False
-    """It let us connect and then said nothing: a Breakwater that is just ending does so."""
+    """True where it took the connection and said nothing, as a Breakwater that is just ending does."""
 
     @property
     def words(self) -> str:
