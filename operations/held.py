@@ -95,8 +95,6 @@ class RequestGate:
 class HeldResponse:
     """Hold of one response (``hold.Hold``). Whatever goes wrong in here lets the upstream's bytes through unchanged."""
 
-    held = True
-
     def __init__(self, controller: Controller, flow: http.HTTPFlow, judge: Judge, view_bytes: int) -> None:
         self.controller, self.flow, self.judge = controller, flow, judge
         self.ended = False
@@ -185,13 +183,9 @@ class HeldResponse:
 class Unheld(HeldResponse):
     """Stream that the layer cannot hold: the status is out, and a refusal is told inside."""
 
-    held = False
-
 
 class Watched(HeldResponse):
     """Stream in ``mode: observe``: bytes pass as they come, and what would have been decided is noted."""
-
-    held = False
 
     def __call__(self, data: bytes) -> list[bytes]:
         self._watch(data)

@@ -1,6 +1,6 @@
 """A mitmproxy script: lets one function of the addon raise, as the header `x-lab-fault` of a request names it.
 
-`policies.guard:Guard.decide` is the method of that class in that module. The next request without the header heals it.
+`policies.judge:Judge.decide` is the method of that class in that module. The next request without the header heals it.
 """
 
 from __future__ import annotations
