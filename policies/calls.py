@@ -8,9 +8,7 @@ from functools import cached_property
 import msgspec
 
 from policies.kinds import Family, Role, Wire
-from policies.request import digests
-from policies.request.body import NOTHING, RequestBody
-from policies.request.message_list import MessageList
+from policies.request.body import NOTHING, MessageList, RequestBody, asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +63,4 @@ class Call(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def digest(self) -> str:
         """Digest of what is asked: model, system, messages or input, tools."""
-        return digests.asked(self.surface.wire, self.body, self.fields, self.history)
+        return asked(self.surface.wire, self.body, self.fields, self.history)

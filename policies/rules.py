@@ -17,7 +17,7 @@ from policies.exchange import Exchange
 from policies.kinds import Reason, Role
 from policies.queue import Asking, Standing, Told
 from policies.replays import pace
-from policies.request import message_list
+from policies.request.body import markers
 from policies.research import evidence
 from policies.state import State
 
@@ -172,7 +172,7 @@ class Rules:
             digest=call.digest,
             prefix=call.history.prefix,
             roles=call.history.roles,
-            markers=message_list.markers(call.body),
+            markers=markers(call.body),
             gap_session=None if ex.gap is None else ex.gap + (ex.admission.after if isinstance(ex.admission, Forward) else 0.0),
             gap_account=ex.account_gap,
             new_connection=ex.new_connection,

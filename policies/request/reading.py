@@ -1,4 +1,4 @@
-"""The facts of one request, read from a typed head without building its message tree.
+"""The facts of one request, read from slices of its body without building its message tree.
 
 Odd values (a budget that is no positive whole number, a model that is no text) read as absent, and a ``tools`` that is no
 array as present: what cannot be read is a main request and passes. A model is kept without its ``[1m]`` suffix, so that
@@ -16,10 +16,16 @@ from msgspec import Raw
 
 from policies.calls import Call, Surface
 from policies.kinds import Wire
-from policies.request import digests
-from policies.request import side_request_rows as trait_rows
-from policies.request.body import NOTHING, RequestBody, decoded, read_body
-from policies.request.message_list import MessageList
+from policies.request.body import (
+    NOTHING,
+    SYSTEM_ROLES,
+    MessageList,
+    RequestBody,
+    decoded,
+    first_items,
+    read_body,
+    system_prompt,
+)
 from policies.settings import TraitRow
 
 _ABSENT = frozenset({b"", b"null"})
@@ -39,36 +45,60 @@ SESSION_HEADERS: tuple[tuple[str, str], ...] = (
     ("x-dashscope-sdk-session-id", "dashscope 2.0.2, recorded"),
 )
 """Header and source, the first that is present wins; the body's ids come after them."""
-
 LONG_CONTEXT_BETA = "context-1m"
 """Start of an ``anthropic-beta`` value, docs.anthropic.com context-windows."""
 LONG_CONTEXT_SUFFIX = "[1m]"
 """Claude Code's spelling of the wish for a long context, in the model name."""
 TOKEN_HEADER = "x-aliyun-captcha-verify-param"  # noqa: S105  a header's name
 """TriDefender/zcode-api#1."""
-
 BUDGETS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """Spellings of the output budget, at the top of the body and inside ``parameters`` (DashScope native)."""
 
+TRAITS: tuple[TraitRow, ...] = (
+    TraitRow("claude-code title 2.1.332", "system", "You are naming a coding session", "Claude Code 2.1.332, recorded"),
+    TraitRow(
+        "claude-code title 2.1.112",
+        "system",
+        "Generate a concise, sentence-case title",
+        "Claude Code 2.1.112, recorded",
+    ),
+    TraitRow(
+        "claude-code topic",
+        "system",
+        "Analyze if this message indicates a new conversation topic",
+        "Claude Code 2.0.76 cli.js",
+    ),
+    TraitRow("opencode title", "system", "You are a title generator", "opencode 1.18.33, recorded"),
+    TraitRow("claude-code title schema", "schema", "title", "Claude Code 2.1.112 and 2.1.332, recorded"),
+    TraitRow("claude-code warm-up", "user", "Warmup", "Claude Code 2.0.76, recorded"),
+    TraitRow("claude-code quota probe", "user", "quota", "Claude Code 2.1.112 cli.js"),
+)
+"""Side requests known by their text: title generators and warm-ups that ask for a large output and bring no tools.
 
-class Parameters(msgspec.Struct):
-    """``parameters`` of the DashScope native wire."""
+The probes with ``max_tokens: 1`` (``test``, ``Hi``, ``.``, ``count``) need no row: their budget tells them.
+"""
+SCHEMA_PROPERTIES = 2
+"""A schema with more properties than this extracts data: a main request that happens to want a title too."""
+LONG = 65_536
+"""Bytes of messages above which only their beginning is looked at."""
 
-    max_tokens: Raw = Raw()
-    max_completion_tokens: Raw = Raw()
-    max_output_tokens: Raw = Raw()
-    tools: Raw = Raw()
-    enable_thinking: Raw = Raw()
+
+class _Block(msgspec.Struct):
+    text: str = ""
+    type: str = "text"
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+    content: str | list[_Block] | None = None
 
 
 Header = Callable[[str], str]
 """Gives the value of a header, empty where it is absent."""
-_PARAMETERS = msgspec.json.Decoder(Parameters)
 _TEXT = msgspec.json.Decoder(str)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
-
-
-_NO_PARAMETERS = Parameters()
+_CONTENT = msgspec.json.Decoder(str | list[_Block])
+_MESSAGE = msgspec.json.Decoder(_Message)
 
 
 def read(  # noqa: PLR0913, PLR0917  what a request is made of
@@ -86,10 +116,10 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
 ) -> Call:
     """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
     head = (fields := read_body(body)) or NOTHING
-    parameters: Parameters = decoded(_PARAMETERS, head.parameters, _NO_PARAMETERS)
+    parameters = read_body(head.parameters) or NOTHING
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
-    own = session_id or digests.system_prompt(surface.wire, head, history)
+    own = session_id or system_prompt(surface.wire, head, history)
     tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
@@ -102,7 +132,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         tools=tools,
         thinking=_thinking(head, parameters),
         long_context=suffixed or _long_context(header("anthropic-beta")),
-        trait=None if tools or fields is None else _trait(head, traits),
+        trait=None if tools or fields is None else _trait(head, history.raw, traits),
         session_id=session_id,
         one_time_token=_one_time_token(head, header, hashed),
         size=size,
@@ -113,48 +143,40 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     )
 
 
-def _trait(head: RequestBody, additions: tuple[TraitRow, ...]) -> str | None:
-    system = head.system if len(head.system) else head.instructions
-    messages = head.messages if len(head.messages) else head.input
-    if len(messages) and bytes(memoryview(messages)[:1]) == b"{":  # DashScope native
-        messages = _fields(messages).get("messages", Raw())
-    return trait_rows.match(system, messages, head.output_config, (*trait_rows.BUILT_IN, *additions))
-
-
-def _text(raw: Raw) -> str:
+def _text(raw: Raw | str) -> str:
     """The JSON string in a slice, empty where it is absent or anything else."""
     return str(decoded(_TEXT, raw, ""))
 
 
-def _fields(raw: Raw | str) -> dict[str, Raw]:
-    found: dict[str, Raw] = decoded(_FIELDS, raw, {})
-    return found
+def _member(raw: Raw | str, *names: str) -> Raw | str:
+    """Slice of a member of an object, or of one within it; empty where it is absent."""
+    for name in names:
+        fields: dict[str, Raw] = decoded(_FIELDS, raw, {})
+        raw = fields.get(name, "")
+    return raw
 
 
 def _model(raw: Raw) -> tuple[str, bool]:
     model = _text(raw)[:_LONGEST_NAME]
     if not model.isprintable():  # it goes into logs and messages
-        model = "".join(character for character in model if character.isprintable())
+        model = "".join(filter(str.isprintable, model))
     if model.lower().endswith(LONG_CONTEXT_SUFFIX):
         return model[: -len(LONG_CONTEXT_SUFFIX)].rstrip(), True
     return model, False
 
 
-def _budget(head: RequestBody, parameters: Parameters) -> int | None:
+def _budget(head: RequestBody, parameters: RequestBody) -> int | None:
     """The largest of the budgets given; None where none is, or one of them is odd."""
-    places = (head,) if parameters is _NO_PARAMETERS else (head, parameters)
-    given = [bytes(raw) for place in places for name in BUDGETS if len(raw := getattr(place, name))]
+    given = [bytes(raw) for place in (head, parameters) for name in BUDGETS if len(raw := getattr(place, name))]
     values = [value for value in given if value not in _ABSENT]
     if not values or not all(value.isdigit() and len(value) <= _LONGEST_BUDGET for value in values):
         return None
-    smallest = min(map(int, values))
-    return max(map(int, values)) if smallest > 0 else None
+    budgets = [int(value) for value in values]
+    return max(budgets) if min(budgets) > 0 else None
 
 
 def _present(raw: Raw) -> bool:
     """True for tools that are there: a non-empty array, or a value that cannot be understood as an empty one."""
-    if not len(raw):
-        return False
     view = memoryview(raw)
     if bytes(view[:5]) in _ABSENT:
         return False
@@ -170,27 +192,27 @@ def _stream(head: RequestBody, header: Header, wire: Wire) -> bool:
     )
 
 
-def _thinking(head: RequestBody, parameters: Parameters) -> bool:
+def _thinking(head: RequestBody, parameters: RequestBody) -> bool:
     """True where a request asks for thinking in one of its spellings; the first one present decides."""
-    kind = _fields(head.thinking).get("type", Raw())
+    kind = _member(head.thinking, "type")
     if len(kind):
         return _text(kind) in {"enabled", "adaptive"}  # Anthropic; docs.z.ai thinking mode
     for flag in (head.thinking, head.enable_thinking, parameters.enable_thinking):  # help.aliyun.com deep thinking
         if len(flag) and (said := bytes(flag)) in {b"true", b"false"}:
             return said == b"true"
-    effort = _text(head.reasoning_effort) or _text(_fields(head.reasoning).get("effort", Raw()))
+    effort = _text(head.reasoning_effort) or _text(_member(head.reasoning, "effort"))
     return effort not in {"", "none"}
 
 
 def _long_context(beta: str) -> bool:
-    return bool(beta) and any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
+    return any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
 
 
 def _session_id(head: RequestBody, header: Header, query: str) -> str | None:
     for name, _source in SESSION_HEADERS:
         if value := header(name).strip():
             return _bounded(value)
-    value = _session_of_user(_text(_fields(head.metadata).get("user_id", Raw())))  # Claude Code, recorded
+    value = _session_of_user(_text(_member(head.metadata, "user_id")))  # Claude Code, recorded
     value = value or _text(head.prompt_cache_key)  # Codex 0.171.0, recorded
     if not value and ("chat_id" in query or "%" in query):  # chat.qwen.ai
         value = next(iter(parse_qs(query).get("chat_id", ())), "")
@@ -200,7 +222,7 @@ def _session_id(head: RequestBody, header: Header, query: str) -> str | None:
 
 def _session_of_user(user: str) -> str:
     """Claude Code 2.1 sends a JSON object with ``session_id`` as text, 2.0 ``user_…_account_…_session_…``."""
-    return (_text(_fields(user).get("session_id", Raw())) if user.startswith("{") else "") or user
+    return (_text(_member(user, "session_id")) if user.startswith("{") else "") or user
 
 
 def _bounded(value: str) -> str:
@@ -212,3 +234,43 @@ def _bounded(value: str) -> str:
 def _one_time_token(head: RequestBody, header: Header, hashed: Callable[[str], str]) -> str | None:
     token = header(TOKEN_HEADER).strip() or _text(head.captcha_verify_param)
     return hashed(token) if token else None
+
+
+def _trait(head: RequestBody, messages: Raw, additions: tuple[TraitRow, ...]) -> str | None:
+    """Name of the first row that fits; ask only where ``tools`` is absent or empty."""
+    blocks, users = _texts(head.system if len(head.system) else head.instructions, messages)
+    properties = _properties(head.output_config)
+    for row in (*TRAITS, *additions):
+        if (
+            (row.where == "system" and any(block.lstrip().startswith(row.text) for block in blocks))
+            or (row.where == "user" and len(users) == 1 and users[0].strip() == row.text)
+            or (row.where == "schema" and row.text in properties)
+        ):
+            return row.name
+    return None
+
+
+def _texts(system: Raw, messages: Raw) -> tuple[list[str], list[str]]:
+    """Texts of the system blocks (leading system messages of the openai wire included) and of the one user message.
+
+    A user with more to say than one message is no warm-up, and neither is a talk of more than ``LONG`` bytes.
+    """
+    blocks, users = _said(decoded(_CONTENT, system, None)), list[str]()
+    long = len(messages) > LONG
+    for item in first_items(Raw(bytes(memoryview(messages)[:LONG])) if long else messages):
+        message: _Message = decoded(_MESSAGE, item, _Message())
+        if users or message.role not in {*SYSTEM_ROLES, "user"}:
+            return blocks, []
+        (users if message.role == "user" else blocks).extend(_said(message.content))
+    return blocks, [] if long else users
+
+
+def _said(content: str | list[_Block] | None) -> list[str]:
+    return [content] if isinstance(content, str) else [block.text for block in content or ()]
+
+
+def _properties(output_config: Raw) -> frozenset[str]:
+    if _text(_member(output_config, "format", "type")) != "json_schema":
+        return frozenset()
+    names = frozenset(decoded(_FIELDS, _member(output_config, "format", "schema", "properties"), {}))
+    return names if len(names) <= SCHEMA_PROPERTIES else frozenset()

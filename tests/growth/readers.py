@@ -124,7 +124,7 @@ def request(wire: str) -> Reading:
                 digest=call.digest,
                 prefix=history.prefix,
                 roles=history.roles,
-                markers=product["policies.request.message_list"].markers(body),
+                markers=product["policies.request.body"].markers(body),
                 token=call.one_time_token,
             )
             evidence.to_json(notes.note(facts, product["policies.findings"].ANSWER))

@@ -13,7 +13,7 @@ from policies.calls import Call
 from policies.decisions import Admission, Commit, Decision, Forward
 from policies.exchange import Exchange
 from policies.judge import Judge
-from policies.request import reading, side_request_rows
+from policies.request import reading
 from policies.request.surfaces import BUILT_IN
 from policies.rules import Rules
 from policies.settings import Settings
@@ -93,7 +93,6 @@ class Controller:
             size=len(raw),
             account=account,
             hashed=lambda text: f"h({len(text)})",
-            traits=side_request_rows.BUILT_IN,
         )
 
     def ask(self, where: str = "zai", text: str = "hi", *, account: str = "a", **extra: Any) -> tuple[Exchange, Admission]:

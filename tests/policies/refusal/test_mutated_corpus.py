@@ -18,7 +18,7 @@ from policies.decisions import Commit, Decision, End, Replace
 from policies.exchange import Exchange
 from policies.judge import Judge
 from policies.kinds import Kind, Role
-from policies.request import reading, side_request_rows
+from policies.request import reading
 from tests.policies.answer.test_encodings import compress_brotli, zstd
 from tests.policies.exchanges import Controller
 from tests.policies.refusal.replies import Reply, corpus
@@ -161,7 +161,6 @@ def exchange(controller: Controller, reply: Reply) -> Exchange:
         size=len(asked),
         account="a",
         hashed=lambda text: text,
-        traits=side_request_rows.BUILT_IN,
     )
     return Exchange(controller.state, "flow", call, controller.now, "site.test")
 

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from policies.findings import ANSWER, Finding
 from policies.kinds import Challenge, Kind, Wire
-from policies.request import digests, message_list
+from policies.request import body as bodies
 from policies.request.body import NOTHING, read_body
 from policies.research.evidence import Evidence, Facts, Record, refused, to_json
 
 HISTORY = "abc"
-"""A conversation, one letter a message; its slices stand for digests."""
+"""A conversation, one letter a message; its slices stand for bodies."""
 FIRST = Facts(
     wall=1_790_000_000.0,
     upstream="zcode",
@@ -76,11 +76,11 @@ def test_a_changed_history_is_known_by_its_bytes(later: list[str], changed: bool
     def facts(texts: list[str]) -> Facts:
         body = msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": text} for text in texts]})
         fields = read_body(body)
-        told = message_list.MessageList(Wire.ANTHROPIC, fields or NOTHING)
+        told = bodies.MessageList(Wire.ANTHROPIC, fields or NOTHING)
         return replace(
             FIRST,
             size=len(body),
-            digest=digests.asked(Wire.ANTHROPIC, body, fields, told),
+            digest=bodies.asked(Wire.ANTHROPIC, body, fields, told),
             prefix=told.prefix,
             roles=told.roles,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.request import side_request_rows
+from policies.request.reading import TRAITS
 from policies.settings import TraitRow
 from tests.policies.request.test_reading import RECORDED, read, recorded
 
@@ -15,8 +15,8 @@ SCHEMA = {"format": {"type": "json_schema", "schema": {"type": "object", "proper
 
 
 def test_every_row_names_its_source() -> None:
-    assert all(row.source and row.source != "config" for row in side_request_rows.BUILT_IN)
-    assert len({row.name for row in side_request_rows.BUILT_IN}) == len(side_request_rows.BUILT_IN)
+    assert all(row.source and row.source != "config" for row in TRAITS)
+    assert len({row.name for row in TRAITS}) == len(TRAITS)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.kinds import Wire
-from policies.request import digests, message_list
+from policies.request import body as bodies
 from policies.request.body import NOTHING, RequestBody, read_body
 from tests.policies.request.test_reading import RECORDED
 
@@ -36,21 +36,21 @@ ASKED: dict[str, Any] = {
 }
 
 
-def read(wire: Wire, body: bytes) -> tuple[RequestBody | None, message_list.MessageList]:
+def read(wire: Wire, body: bytes) -> tuple[RequestBody | None, bodies.MessageList]:
     fields = read_body(body)
-    return fields, message_list.MessageList(wire, fields or NOTHING)
+    return fields, bodies.MessageList(wire, fields or NOTHING)
 
 
 def digest_of(wire: Wire, body: bytes) -> str:
-    return digests.asked(wire, body, *read(wire, body))
+    return bodies.asked(wire, body, *read(wire, body))
 
 
 def system_of(wire: Wire, body: bytes) -> str:
     fields, told = read(wire, body)
-    return digests.system_prompt(wire, fields or NOTHING, told)
+    return bodies.system_prompt(wire, fields or NOTHING, told)
 
 
-def history_of(wire: Wire, body: bytes) -> message_list.MessageList:
+def history_of(wire: Wire, body: bytes) -> bodies.MessageList:
     return read(wire, body)[1]
 
 
@@ -212,14 +212,14 @@ def test_prefixes_of_one_history_are_the_same_in_any_order() -> None:
 
 
 def test_a_prefix_is_the_same_however_many_messages_came_after_it() -> None:
-    said = [{"role": "user", "content": str(number)} for number in range(2 * message_list.ENDINGS)]
+    said = [{"role": "user", "content": str(number)} for number in range(2 * bodies.ENDINGS)]
 
-    def told(count: int) -> message_list.MessageList:
+    def told(count: int) -> bodies.MessageList:
         return history_of(Wire.ANTHROPIC, json.dumps({"messages": said[:count]}).encode())
 
-    for added in range(2 * message_list.ENDINGS):
-        assert told(2 * message_list.ENDINGS).prefix(added) == told(2 * message_list.ENDINGS - added).prefix(0) != ""
-    assert told(2 * message_list.ENDINGS).prefix(2 * message_list.ENDINGS) == ""
+    for added in range(2 * bodies.ENDINGS):
+        assert told(2 * bodies.ENDINGS).prefix(added) == told(2 * bodies.ENDINGS - added).prefix(0) != ""
+    assert told(2 * bodies.ENDINGS).prefix(2 * bodies.ENDINGS) == ""
 
 
 def test_roles_are_read_from_messages_items_and_native_input() -> None:
@@ -239,12 +239,12 @@ def test_markers_name_the_kinds_of_content(separators: tuple[str, str]) -> None:
         {"type": "text", "text": 'he wrote {"type":"document"} and "tool_calls"'},
     ]
     body = json.dumps({"messages": [{"role": "assistant", "content": content}]}, separators=separators).encode()
-    assert message_list.markers(body) == {"tool_use", "thinking"}
+    assert bodies.markers(body) == {"tool_use", "thinking"}
     called = {
         "messages": [{"role": "assistant", "tool_calls": [{"type": "function"}]}, {"role": "tool", "tool_call_id": "1"}]
     }
-    assert message_list.markers(json.dumps(called, separators=separators).encode()) == {"tool_call", "tool_result"}
-    assert message_list.markers(b"") == frozenset()
+    assert bodies.markers(json.dumps(called, separators=separators).encode()) == {"tool_call", "tool_result"}
+    assert bodies.markers(b"") == frozenset()
 
 
 @pytest.mark.parametrize("row", RECORDED, ids=lambda row: row["client"])
@@ -256,10 +256,10 @@ def test_a_recorded_request_keeps_its_digest_in_other_spacing_of_flags(row: dict
 
 @given(st.binary(max_size=200), st.sampled_from(list(Wire)))
 def test_any_bytes_are_digested(body: bytes, wire: Wire) -> None:
-    assert len(digest_of(wire, body)) == message_list.DIGITS
-    assert len(system_of(wire, body)) in {0, message_list.DIGITS}
+    assert len(digest_of(wire, body)) == bodies.DIGITS
+    assert len(system_of(wire, body)) in {0, bodies.DIGITS}
     assert (history_of(wire, body).prefix(0) == "") == (history_of(wire, body).roles == ())
-    assert message_list.markers(body) <= message_list.MARKERS
+    assert bodies.markers(body) <= bodies.MARKERS
 
 
 VALUES = st.recursive(
@@ -279,7 +279,7 @@ VALUES = st.recursive(
 def test_any_document_is_digested_alike_twice(body: dict[str, object], wire: Wire) -> None:
     data = json.dumps(body).encode()
     assert digest_of(wire, data) == digest_of(wire, data)
-    assert len(system_of(wire, data)) in {0, message_list.DIGITS}
+    assert len(system_of(wire, data)) in {0, bodies.DIGITS}
     assert (history_of(wire, data).prefix(0) == "") == (history_of(wire, data).roles == ())
 
 
@@ -287,4 +287,4 @@ def test_a_system_message_with_digits_without_end_is_digested() -> None:
     body = b'{"messages":[{"role":"system","content":"x","n":' + b"1" * 5000 + b'},{"role":"user","content":"y"}]}'
     fields = read_body(body)
     assert fields
-    assert digests.system_prompt(Wire.OPENAI, fields, message_list.MessageList(Wire.OPENAI, fields))
+    assert bodies.system_prompt(Wire.OPENAI, fields, bodies.MessageList(Wire.OPENAI, fields))
