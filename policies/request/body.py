@@ -76,6 +76,7 @@ class RequestBody(msgspec.Struct, gc=False):
     messages: Raw = Raw()
     input: Raw = Raw()
     prompt: Raw = Raw()
+    contents: Raw = Raw()
     previous_response_id: Raw = Raw()
     """Stands for the history on the responses wire, as ``conversation`` does."""
     conversation: Raw = Raw()

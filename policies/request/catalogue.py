@@ -23,57 +23,37 @@ class Entry(NamedTuple):
 _MODELS_DEV = "models.dev 2026-07-02"
 _PROBE = "measured 2026-09-13, help.aliyun.com qwen3-8-max"
 
+
+def _rows(tokens: int, source: str, *models: str, thinking: int | None = None, place: str | None = None) -> list[Entry]:
+    """One row a model, for models of one window."""
+    return [Entry(model, tokens, source, thinking, place) for model in models]
+
+
 ENTRIES: tuple[Entry, ...] = (
-    Entry("qwen3.8-max*", 991_808, _PROBE, thinking=983_616),
-    Entry("qwen3.8-flash*", 991_808, "help.aliyun.com Model Studio", thinking=983_616),
-    Entry("qwen3.7-max*", 991_808, _MODELS_DEV, thinking=983_616),
-    Entry("qwen3.7-plus*", 991_808, _MODELS_DEV, thinking=983_616),
-    Entry("qwen3.6-plus*", 1_000_000, _MODELS_DEV),
-    Entry("qwen3.6-flash*", 1_000_000, _MODELS_DEV),
-    Entry("qwen3.5-plus*", 1_000_000, _MODELS_DEV),
-    Entry("qwen3.5-flash*", 1_000_000, _MODELS_DEV),
-    Entry("qwen3.6-max-preview*", 262_144, _MODELS_DEV),
-    Entry("qwen3-max*", 262_144, _MODELS_DEV),
-    Entry("qwen3-coder-plus*", 1_048_576, _MODELS_DEV),
-    Entry("qwen3-coder-plus*", 1_000_000, "models.dev 2026-07-02, coding plan", place="dashscope-coding"),
-    Entry("qwen3-coder-flash*", 1_000_000, _MODELS_DEV),
-    Entry("qwen3-coder-next*", 262_144, _MODELS_DEV),
-    Entry("qwen3-coder-480b*", 262_144, _MODELS_DEV),
-    Entry("qwen3-coder-30b*", 262_144, _MODELS_DEV),
-    Entry("qwen-plus*", 1_000_000, _MODELS_DEV),
-    Entry("qwen-flash*", 1_000_000, _MODELS_DEV),
-    Entry("qwen-turbo*", 1_000_000, _MODELS_DEV),
+    *_rows(10_000_000, _MODELS_DEV, "qwen-long*"),
+    *_rows(1_048_576, _MODELS_DEV, "qwen3-coder-plus*"),
+    *_rows(1_048_576, "OpenRouter; docs.z.ai says 1M", "glm-5.3*"),
+    *_rows(1_000_000, "models.dev 2026-07-02, coding plan", "qwen3-coder-plus*", place="dashscope-coding"),
+    *_rows(1_000_000, _MODELS_DEV, "qwen3.6-plus*", "qwen3.6-flash*", "qwen3.5-plus*", "qwen3.5-flash*", "qwen3-coder-flash*"),
+    *_rows(1_000_000, _MODELS_DEV, "qwen-plus*", "qwen-flash*", "qwen-turbo*", "glm-5.2*"),
+    *_rows(1_000_000, "docs.z.ai", "glm-5.3-flash*"),
+    *_rows(991_808, _PROBE, "qwen3.8-max*", thinking=983_616),
+    *_rows(991_808, "help.aliyun.com Model Studio", "qwen3.8-flash*", thinking=983_616),
+    *_rows(991_808, _MODELS_DEV, "qwen3.7-max*", "qwen3.7-plus*", thinking=983_616),
+    *_rows(262_144, _MODELS_DEV, "qwen3.6-max-preview*", "qwen3-max*", "qwen3-coder-next*", "qwen3-coder-480b*"),
+    *_rows(262_144, _MODELS_DEV, "qwen3-coder-30b*", "qwen3.5-27b*", "qwen3.5-35b-a3b*", "qwen3.5-122b*", "qwen3.5-397b*"),
+    *_rows(262_144, _MODELS_DEV, "qwen3.6-27b*", "qwen3.6-35b-a3b*"),
+    *_rows(204_800, _MODELS_DEV, "glm-5", "glm-4.7*", "glm-4.6*"),
+    *_rows(202_752, "models.dev 2026-07-02, coding plan", "glm-5", place="dashscope"),
+    *_rows(202_752, _MODELS_DEV, "glm-5.1*", "glm-5-turbo*", "glm-5v-turbo*", place="dashscope"),
+    *_rows(200_000, _MODELS_DEV, "glm-5.1*", "glm-5-turbo*", "glm-5v-turbo*", "glm-4.7-flash*"),
     # 32,768 on the international hosts, which are the same upstream here: the larger one never refuses by mistake.
-    Entry("qwen-max*", 131_072, "models.dev 2026-07-02, cn"),
-    Entry("qwen-long*", 10_000_000, _MODELS_DEV),
-    Entry("qwen3.5-27b*", 262_144, _MODELS_DEV),
-    Entry("qwen3.5-35b-a3b*", 262_144, _MODELS_DEV),
-    Entry("qwen3.5-122b*", 262_144, _MODELS_DEV),
-    Entry("qwen3.5-397b*", 262_144, _MODELS_DEV),
-    Entry("qwen3.6-27b*", 262_144, _MODELS_DEV),
-    Entry("qwen3.6-35b-a3b*", 262_144, _MODELS_DEV),
-    Entry("qwen3-235b*", 131_072, _MODELS_DEV),
-    Entry("qwen3-32b*", 131_072, _MODELS_DEV),
-    Entry("qwen3-14b*", 131_072, _MODELS_DEV),
-    Entry("qwen3-8b*", 131_072, _MODELS_DEV),
-    Entry("glm-5.3*", 1_048_576, "OpenRouter; docs.z.ai says 1M"),
-    Entry("glm-5.3-flash*", 1_000_000, "docs.z.ai"),
-    Entry("glm-5.2*", 1_000_000, _MODELS_DEV),
-    Entry("glm-5.1*", 200_000, _MODELS_DEV),
-    Entry("glm-5.1*", 202_752, _MODELS_DEV, place="dashscope"),
-    Entry("glm-5-turbo*", 200_000, _MODELS_DEV),
-    Entry("glm-5-turbo*", 202_752, _MODELS_DEV, place="dashscope"),
-    Entry("glm-5v-turbo*", 200_000, _MODELS_DEV),
-    Entry("glm-5v-turbo*", 202_752, _MODELS_DEV, place="dashscope"),
-    Entry("glm-5", 204_800, _MODELS_DEV),
-    Entry("glm-5", 202_752, "models.dev 2026-07-02, coding plan", place="dashscope"),
-    Entry("glm-4.7*", 204_800, _MODELS_DEV),
-    Entry("glm-4.7-flash*", 200_000, _MODELS_DEV),
-    Entry("glm-4.6*", 204_800, _MODELS_DEV),
-    Entry("glm-4.6v*", 128_000, _MODELS_DEV),
-    Entry("glm-4.5*", 131_072, _MODELS_DEV),
-    Entry("glm-4.5v*", 64_000, _MODELS_DEV),
+    *_rows(131_072, "models.dev 2026-07-02, cn", "qwen-max*"),
+    *_rows(131_072, _MODELS_DEV, "qwen3-235b*", "qwen3-32b*", "qwen3-14b*", "qwen3-8b*", "glm-4.5*"),
+    *_rows(128_000, _MODELS_DEV, "glm-4.6v*"),
+    *_rows(64_000, _MODELS_DEV, "glm-4.5v*"),
 )
+"""The longest name wins, whatever the order."""
 
 UNPUBLISHED = frozenset({Family.QWEN_WEB, Family.ZAI_WEB})
 """Families whose windows nobody states: on chat.qwen.ai the size of the body is met first (Qwen2API#147)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,14 +30,10 @@ HEADER_CHARACTERS = 131_072
 """Of a base64 image, decoded to find its pixel size; a JPEG's may stand behind a preview."""
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,", re.IGNORECASE)
+_NATIVE_KEYS = frozenset({"image", "audio", "video", "file", "fps", "min_pixels", "max_pixels", "total_pixels"})
 
-
-class Kind(NamedTuple):
-    """One form of a part: which field holds the thing, and how it is priced."""
-
-    field: str
-    price: Callable[[Any, str], int]
-    source: str
+Price = Callable[[Any, str], int]
+"""Tokens of a thing and of the media type that is stated beside it, empty where none is."""
 
 
 def may_hold(body: bytes) -> bool:
@@ -47,28 +44,22 @@ def may_hold(body: bytes) -> bool:
 def price(part: Mapping[str, Any]) -> int | None:
     """Tokens of an image, document, audio, video or file part; None for a part that is text."""
     kind = part.get("type")
-    if isinstance(kind, str):
-        for form in FORMS.get(kind, ()):
-            if form.field in part:
-                return _priced(form, part[form.field])
-        return None
-    for form in UNTYPED:
-        if isinstance(part.get(form.field), str | list) and part.keys() <= _NATIVE_KEYS:
-            return _priced(form, part[form.field])
+    for form in _OF_TYPE.get(kind if isinstance(kind, str) else None, ()):
+        value = part.get(form.field)
+        native = isinstance(value, str | list) and part.keys() <= _NATIVE_KEYS
+        if form.field in part and (native or form.type is not None):
+            return _priced(form.price, value)
     return None
 
 
-def _priced(form: Kind, value: Any) -> int | None:
+def _priced(price: Price, value: Any) -> int | None:
     """None where the field holds text after all: a document's own words count as words."""
-    if isinstance(value, Mapping):
-        if value.get("type") in ("text", "content"):
-            return None
-        media = str(value.get("media_type") or value.get("format") or "")
-        for name in ("data", "file_data", "b64_json", "url"):
-            if isinstance(value.get(name), str):
-                return form.price(value[name], media)
-        return form.price(None, media)
-    return form.price(value, "")
+    if not isinstance(value, Mapping):
+        return price(value, "")
+    if value.get("type") in ("text", "content"):
+        return None
+    given = (value[name] for name in ("data", "file_data", "b64_json", "url") if isinstance(value.get(name), str))
+    return price(next(given, None), str(value.get("media_type") or value.get("format") or ""))
 
 
 def _image(value: Any, _media: str) -> int:
@@ -93,10 +84,6 @@ def _document(value: Any, media: str) -> int:
     return max(DOCUMENT_LEAST, math.ceil(count / BYTES_PER_DOCUMENT_TOKEN))
 
 
-def _remote_document(_value: Any, _media: str) -> int:
-    return DOCUMENT_FLAT
-
-
 def _audio(value: Any, media: str) -> int:
     count, named = _bytes_of(value)
     if count is None:
@@ -110,53 +97,53 @@ def _video(value: Any, _media: str) -> int:
     return min(len(value) * IMAGE_FLAT, 10 * VIDEO_FLAT) if isinstance(value, list) else VIDEO_FLAT
 
 
-def _nothing(_value: Any, _media: str) -> int:
-    return 0
+def _flat(tokens: int) -> Price:
+    return lambda _value, _media: tokens
 
 
-_NATIVE_KEYS = frozenset({"image", "audio", "video", "file", "fps", "min_pixels", "max_pixels", "total_pixels"})
+class Form(NamedTuple):
+    """One form of a part: its ``type``, which field holds the thing, and how it is priced."""
 
-FORMS: dict[str, tuple[Kind, ...]] = {
-    "image": (
-        Kind("source", _image, "docs.anthropic.com vision"),
-        Kind("image", _image, "chat.qwen.ai, QwenLM qwen-vl"),
-        Kind("image_url", _image, "gateways"),
-        Kind("url", _image, "chat.qwen.ai files"),
-        Kind("data", _image, "modelcontextprotocol.io image content"),
-    ),
-    "document": (Kind("source", _document, "docs.anthropic.com pdf-support"),),
-    "image_url": (Kind("image_url", _image, "platform.openai.com chat"),),
-    "input_audio": (Kind("input_audio", _audio, "platform.openai.com chat"),),
-    "audio": (Kind("audio", _audio, "QwenLM qwen-audio"), Kind("data", _audio, "modelcontextprotocol.io audio content")),
-    "audio_url": (Kind("audio_url", _audio, "QwenLM qwen-audio"),),
-    "video": (Kind("video", _video, "help.aliyun.com vision"), Kind("url", _video, "chat.qwen.ai files")),
-    "video_url": (Kind("video_url", _video, "help.aliyun.com vision"),),
-    "file": (
-        Kind("file", _document, "platform.openai.com chat"),
-        Kind("url", _document, "chat.qwen.ai files"),
-        Kind("file_data", _document, "platform.openai.com responses"),
-    ),
-    "input_image": (
-        Kind("image_url", _image, "platform.openai.com responses"),
-        Kind("file_id", _image, "platform.openai.com responses"),
-    ),
-    "input_file": (
-        Kind("file_data", _document, "platform.openai.com responses"),
-        Kind("file_url", _remote_document, "platform.openai.com responses"),
-        Kind("file_id", _remote_document, "platform.openai.com responses"),
-    ),
-    "image_generation_call": (Kind("result", _image, "platform.openai.com responses"),),
-    "redacted_thinking": (Kind("data", _nothing, "docs.anthropic.com extended thinking"),),
-}
-"""Parts with a ``type``, by the field that holds the thing."""
+    type: str | None
+    """None on DashScope's native wire, whose parts have none."""
+    field: str
+    price: Price
+    source: str
 
-UNTYPED: tuple[Kind, ...] = (
-    Kind("image", _image, "DashScope native"),
-    Kind("audio", _audio, "DashScope native"),
-    Kind("video", _video, "DashScope native"),
-    Kind("file", _document, "DashScope native"),
+
+_CHAT, _RESPONSES = "platform.openai.com chat", "platform.openai.com responses"
+FORMS: tuple[Form, ...] = (
+    Form("image", "source", _image, "docs.anthropic.com vision"),
+    Form("image", "image", _image, "chat.qwen.ai, QwenLM qwen-vl"),
+    Form("image", "image_url", _image, "gateways"),
+    Form("image", "url", _image, "chat.qwen.ai files"),
+    Form("image", "data", _image, "modelcontextprotocol.io image content"),
+    Form("document", "source", _document, "docs.anthropic.com pdf-support"),
+    Form("image_url", "image_url", _image, _CHAT),
+    Form("input_audio", "input_audio", _audio, _CHAT),
+    Form("audio", "audio", _audio, "QwenLM qwen-audio"),
+    Form("audio", "data", _audio, "modelcontextprotocol.io audio content"),
+    Form("audio_url", "audio_url", _audio, "QwenLM qwen-audio"),
+    Form("video", "video", _video, "help.aliyun.com vision"),
+    Form("video", "url", _video, "chat.qwen.ai files"),
+    Form("video_url", "video_url", _video, "help.aliyun.com vision"),
+    Form("file", "file", _document, _CHAT),
+    Form("file", "url", _document, "chat.qwen.ai files"),
+    Form("file", "file_data", _document, _RESPONSES),
+    Form("input_image", "image_url", _image, _RESPONSES),
+    Form("input_image", "file_id", _image, _RESPONSES),
+    Form("input_file", "file_data", _document, _RESPONSES),
+    Form("input_file", "file_url", _flat(DOCUMENT_FLAT), _RESPONSES),
+    Form("input_file", "file_id", _flat(DOCUMENT_FLAT), _RESPONSES),
+    Form("image_generation_call", "result", _image, _RESPONSES),
+    Form("redacted_thinking", "data", _flat(0), "docs.anthropic.com extended thinking"),
+    Form(None, "image", _image, "DashScope native"),
+    Form(None, "audio", _audio, "DashScope native"),
+    Form(None, "video", _video, "DashScope native"),
+    Form(None, "file", _document, "DashScope native"),
 )
-"""Parts of DashScope's native wire, which have no ``type``."""
+"""Of the fields of one type the first that is there counts."""
+_OF_TYPE = {form.type: [other for other in FORMS if other.type == form.type] for form in FORMS}
 
 
 def _bytes_of(value: Any) -> tuple[int | None, str]:
@@ -174,58 +161,44 @@ def pixels(value: str) -> tuple[int, int] | None:
     """Width and height that the header of a base64 image (bare, or a data URL) states; None where it cannot be read."""
     match = _DATA_URL.match(value)
     start = match.end() if match else 0
+    text = value[start : start + HEADER_CHARACTERS]
     try:
-        data = binascii.a2b_base64(_whole(value[start : start + HEADER_CHARACTERS]))
-    except (ValueError, binascii.Error):
+        width, height = _size(binascii.a2b_base64(text[: len(text) // 4 * 4]))
+    except (ValueError, struct.error):
         return None
-    return _png(data) or _gif(data) or _webp(data) or _jpeg(data)
-
-
-def _whole(text: str) -> str:
-    return text[: len(text) - len(text) % 4]
-
-
-def _sized(width: int, height: int) -> tuple[int, int] | None:
     return (width, height) if width and height else None
 
 
-def _png(data: bytes) -> tuple[int, int] | None:
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
-        return None
-    return _sized(int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big"))
+def _size(data: bytes) -> tuple[int, ...]:
+    """Width and height, 0 where none is stated; raises ``struct.error`` where the header is cut."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return struct.unpack_from(">II", data, 16)
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return struct.unpack_from("<HH", data, 6)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _webp_size(data[12:16], data)
+    return _jpeg_size(data)
 
 
-def _gif(data: bytes) -> tuple[int, int] | None:
-    if data[:6] not in {b"GIF87a", b"GIF89a"} or len(data) < 10:
-        return None
-    return _sized(int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little"))
-
-
-def _webp(data: bytes) -> tuple[int, int] | None:
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or len(data) < 30:
-        return None
-    form = data[12:16]
+def _webp_size(form: bytes, data: bytes) -> tuple[int, ...]:
     if form == b"VP8X":
-        return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
+        low, middle, high = struct.unpack_from("<HHH", data, 24)  # two numbers of 24 bits, each less one
+        return (low | (middle & 0xFF) << 16) + 1, (middle >> 8 | high << 8) + 1
     if form == b"VP8L":
-        bits = int.from_bytes(data[21:25], "little")
+        (bits,) = struct.unpack_from("<I", data, 21)
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-    if form == b"VP8 ":
-        width, height = int.from_bytes(data[26:28], "little"), int.from_bytes(data[28:30], "little")
-        return _sized(width & 0x3FFF, height & 0x3FFF)
-    return None
+    width, height = struct.unpack_from("<HH", data, 26)
+    return (width & 0x3FFF, height & 0x3FFF) if form == b"VP8 " else (0, 0)
 
 
-def _jpeg(data: bytes) -> tuple[int, int] | None:
-    if data[:2] != b"\xff\xd8":
-        return None
+def _jpeg_size(data: bytes) -> tuple[int, ...]:
     at = 2
-    while at + 9 <= len(data) and data[at] == 0xFF:
+    while data[:2] == b"\xff\xd8" and at + 9 <= len(data) and data[at] == 0xFF:
         marker = data[at + 1]
         if marker == 0xFF:
             at += 1
             continue
         if 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
-            return _sized(int.from_bytes(data[at + 7 : at + 9], "big"), int.from_bytes(data[at + 5 : at + 7], "big"))
+            return struct.unpack_from(">HH", data, at + 5)[::-1]
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return None
+    return 0, 0

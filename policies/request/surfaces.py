@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from policies.calls import Surface
 from policies.kinds import Family, Role, Wire
@@ -35,67 +35,51 @@ BUILT_IN: tuple[Upstream, ...] = (
 """The upstreams that are known without a config. One breaker each."""
 
 
-@dataclass(frozen=True, slots=True)
-class PathRow:
-    """One kind of path. ``pattern`` is searched in the path without query, doubled and trailing slashes."""
+class PathRow(NamedTuple):
+    """One kind of path: only POST asks a model or prepares it, so that polling GETs, model lists and pre-connects fall through."""
 
-    pattern: re.Pattern[str]
+    pattern: str
+    """Searched in the path without query, doubled and trailing slashes."""
     role: Role
     wire: Wire
+    source: str
     families: frozenset[Family] = frozenset(Family)
-    methods: frozenset[str] | None = frozenset({"POST"})
-    """None: any method."""
-    source: str = ""
 
 
 _QWEN_WEB = frozenset({Family.QWEN_WEB})
 _ZAI_WEB = frozenset({Family.ZAI_WEB})
 _API = frozenset(Family) - _QWEN_WEB - _ZAI_WEB
-_WEB_CHAT = re.compile(r"/api(?:/v\d+)?/chat/completions$")
+_WEB_CHAT = r"/api(?:/v\d+)?/chat/completions$"
+_PREPARATION = r"/api(?:/v\d+)?/(?:chats/new|files/getstsToken|files/parse)$"
+_DIALECT = "everything else passes; the wire says in which dialect a challenge is told there"
 
 ROWS: tuple[PathRow, ...] = (
-    PathRow(re.compile(r"/mcps?/"), Role.OTHER, Wire.OTHER, methods=None, source="docs.z.ai MCP servers"),
-    PathRow(_WEB_CHAT, Role.GENERATION, Wire.QWEN_WEB, _QWEN_WEB, source="Rfym21/Qwen2API"),
-    PathRow(_WEB_CHAT, Role.GENERATION, Wire.ZAI_WEB, _ZAI_WEB, source="diegosouzapw/OmniRoute#9991"),
+    PathRow(r"/mcps?/", Role.OTHER, Wire.OTHER, "docs.z.ai MCP servers"),
+    PathRow(_WEB_CHAT, Role.GENERATION, Wire.QWEN_WEB, "Rfym21/Qwen2API", _QWEN_WEB),
+    PathRow(_WEB_CHAT, Role.GENERATION, Wire.ZAI_WEB, "diegosouzapw/OmniRoute#9991", _ZAI_WEB),
+    PathRow(_PREPARATION, Role.PREPARATION, Wire.QWEN_WEB, "Rfym21/Qwen2API", _QWEN_WEB),
+    PathRow(r"/v1/messages$", Role.GENERATION, Wire.ANTHROPIC, "docs.anthropic.com messages"),
+    PathRow(r"/chat/completions$", Role.GENERATION, Wire.OPENAI, "platform.openai.com chat"),
+    PathRow(r"/responses$", Role.GENERATION, Wire.RESPONSES, "platform.openai.com responses"),
+    PathRow(r"/images/[^/]+$", Role.GENERATION, Wire.IMAGES, "docs.z.ai images", _API),
+    PathRow(r"/videos(?:/[^/]+)*$", Role.GENERATION, Wire.VIDEOS, "docs.z.ai videos", _API),
+    PathRow(r"/images/(?:generations|edits|variations)$", Role.GENERATION, Wire.IMAGES, "bridges of web chats"),
+    PathRow(r"/videos(?:/generations)?$", Role.GENERATION, Wire.VIDEOS, "bridges of web chats"),
+    PathRow(r"/api/v1/services/aigc/.", Role.GENERATION, Wire.DASHSCOPE_NATIVE, "help.aliyun.com native"),
+    PathRow("", Role.OTHER, Wire.QWEN_WEB, _DIALECT, _QWEN_WEB),
+    PathRow("", Role.OTHER, Wire.ZAI_WEB, _DIALECT, _ZAI_WEB),
+    PathRow(r"/v1/messages(?:/|$)|/anthropic(?:/|$)", Role.OTHER, Wire.ANTHROPIC, "count_tokens, batches and model lists"),
+    PathRow(r"/responses/", Role.OTHER, Wire.RESPONSES, _DIALECT),
     PathRow(
-        re.compile(r"/api(?:/v\d+)?/(?:chats/new|files/getstsToken|files/parse)$"),
-        Role.PREPARATION,
-        Wire.QWEN_WEB,
-        _QWEN_WEB,
-        source="Rfym21/Qwen2API",
-    ),
-    PathRow(re.compile(r"/v1/messages$"), Role.GENERATION, Wire.ANTHROPIC, source="docs.anthropic.com messages"),
-    PathRow(re.compile(r"/chat/completions$"), Role.GENERATION, Wire.OPENAI, source="platform.openai.com chat"),
-    PathRow(re.compile(r"/responses$"), Role.GENERATION, Wire.RESPONSES, source="platform.openai.com responses"),
-    PathRow(re.compile(r"/images/[^/]+$"), Role.GENERATION, Wire.IMAGES, _API, source="docs.z.ai images"),
-    PathRow(re.compile(r"/videos(?:/[^/]+)*$"), Role.GENERATION, Wire.VIDEOS, _API, source="docs.z.ai videos"),
-    PathRow(
-        re.compile(r"/images/(?:generations|edits|variations)$"), Role.GENERATION, Wire.IMAGES, source="bridges of web chats"
-    ),
-    PathRow(re.compile(r"/videos(?:/generations)?$"), Role.GENERATION, Wire.VIDEOS, source="bridges of web chats"),
-    PathRow(re.compile(r"/api/v1/services/aigc/."), Role.GENERATION, Wire.DASHSCOPE_NATIVE, source="help.aliyun.com native"),
-    # Everything else passes; the wire says in which dialect a challenge is told there.
-    PathRow(re.compile(r""), Role.OTHER, Wire.QWEN_WEB, _QWEN_WEB, methods=None),
-    PathRow(re.compile(r""), Role.OTHER, Wire.ZAI_WEB, _ZAI_WEB, methods=None),
-    PathRow(
-        re.compile(r"/v1/messages(?:/|$)|/anthropic(?:/|$)"),
-        Role.OTHER,
-        Wire.ANTHROPIC,
-        methods=None,
-        source="count_tokens, batches and model lists of anthropic bases",
-    ),
-    PathRow(re.compile(r"/responses/"), Role.OTHER, Wire.RESPONSES, methods=None),
-    PathRow(
-        re.compile(r"^/api/v1/(?:tasks|services|uploads)(?:/|$)"),
+        r"^/api/v1/(?:tasks|services|uploads)(?:/|$)",
         Role.OTHER,
         Wire.DASHSCOPE_NATIVE,
+        "help.aliyun.com task polling",
         frozenset({Family.DASHSCOPE}),
-        methods=None,
-        source="help.aliyun.com task polling",
     ),
-    PathRow(re.compile(r""), Role.OTHER, Wire.OTHER, methods=None),
+    PathRow("", Role.OTHER, Wire.OTHER, _DIALECT),
 )
-"""First match wins. Only POST asks a model: polling GETs, model lists and HEAD pre-connects fall through."""
+"""First match wins."""
 
 PERSON_PATH = "/_____tmd_____"
 """Aliyun's slider pages live under it."""
@@ -109,41 +93,28 @@ def plain_path(path: str) -> str:
     return (_SLASHES.sub("/", bare) if "//" in bare else bare).rstrip("/") or "/"
 
 
-def _row(family: Family, method: str, path: str) -> PathRow:
-    for row in ROWS:
-        if family in row.families and (row.methods is None or method in row.methods) and row.pattern.search(path):
-            return row
-    raise AssertionError(path)  # pragma: no cover - the last row matches everything
-
-
 @lru_cache(maxsize=1024)
 def _surface(name: str, family: Family, method: str, plain: str, *, person: bool) -> Surface:
-    row = _row(family, method, plain)
+    rows = (row for row in ROWS if family in row.families and (row.role is Role.OTHER or method == "POST"))
+    row = next(row for row in rows if re.search(row.pattern, plain))
     return Surface(name, family, row.wire, Role.PERSON if person or PERSON_PATH in plain else row.role)
+
+
+def address(host: str) -> str | None:
+    """The short form of a bare IP address; None for a name."""
+    try:
+        return ipaddress.ip_address(host).compressed
+    except ValueError:
+        return None
 
 
 def plain_host(host: str) -> str:
     """Lower case, no brackets, no trailing dot; an IPv6 address in its short form."""
     bare = host.strip().lower().removeprefix("[").removesuffix("]").rstrip(".")
-    if ":" in bare:
-        try:
-            return ipaddress.ip_address(bare).compressed
-        except ValueError:
-            return bare
-    return bare
+    return address(bare) or bare
 
 
-def is_address(host: str) -> bool:
-    """Tell a bare IP address from a name."""
-    try:
-        ipaddress.ip_address(plain_host(host))
-    except ValueError:
-        return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class HostPattern:
+class HostPattern(NamedTuple):
     """``host``, ``host:port``, ``*.suffix``, ``[v6]:port``, taken apart."""
 
     host: str
@@ -152,15 +123,13 @@ class HostPattern:
 
     @classmethod
     def of(cls, text: str) -> HostPattern:
-        text = text.strip()
-        head, port = text, ""
-        if text.startswith("["):
-            head, _, rest = text.partition("]")
-            port = rest.removeprefix(":")
-        elif text.count(":") == 1:
-            head, _, port = text.partition(":")
-        suffix = head.startswith("*.")
-        return cls(plain_host(head.removeprefix("*")), int(port) if port.isdecimal() else None, suffix)
+        host, port = text.strip(), ""
+        if host.startswith("["):
+            host, _, port = host.partition("]")
+        elif host.count(":") == 1:
+            host, _, port = host.partition(":")
+        port = port.removeprefix(":")
+        return cls(plain_host(host.removeprefix("*")), int(port) if port.isdecimal() else None, host.startswith("*."))
 
     def matches(self, host: str, port: int) -> bool:
         if self.port is not None and self.port != port:
@@ -187,7 +156,7 @@ class Surfaces:
         ``host`` is the CONNECT, SOCKS or reverse target, or the request's own; where it is a bare address (transparent
         and local modes, SOCKS by address), the client's ``sni`` says what it wants there. Never the Host header.
         """
-        return self._find(host, port) or (self._find(sni, port) if sni and is_address(host) else None)
+        return self._find(host, port) or (self._find(sni, port) if sni and address(plain_host(host)) else None)
 
     def upstream(self, name: str) -> Upstream | None:
         return self._names.get(name)

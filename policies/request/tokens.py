@@ -12,10 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from policies.kinds import Wire
 from policies.request import media
+from policies.request.body import UNREADABLE, WEB, read_body
 from policies.settings import EstimateWeights
 
 STEP = 64
@@ -35,39 +35,21 @@ SAMPLED = 262_144
  QUOTE, BACKSLASH) = range(16)  # fmt: skip
 _LETTERS = frozenset({LOWER, UPPER})
 _MARKS = frozenset({PUNCTUATION, QUOTE, BACKSLASH})
+_WEIGHTS = {
+    DIGIT: "digit", CJK: "cjk", WIDE: "wide", HANGUL: "hangul", CYRILLIC: "cyrillic", LATIN: "latin", OTHER: "other",
+    ASTRAL: "astral",
+}  # fmt: skip
+"""Classes whose weight is one whatever stands before them."""
 
 _RANGES: tuple[tuple[int, int, int], ...] = (
-    (0x00, 0x7F, PUNCTUATION),
-    (0x30, 0x39, DIGIT),
-    (0x41, 0x5A, UPPER),
-    (0x61, 0x7A, LOWER),
-    (0x20, 0x20, SPACE),
-    (0x09, 0x09, SPACE),
-    (0x0A, 0x0A, NEWLINE),
-    (0x0D, 0x0D, NEWLINE),
-    (0x22, 0x22, QUOTE),
-    (0x5C, 0x5C, BACKSLASH),
-    (0x80, 0xBF, CONTINUATION),
-    (0xC0, 0xCF, LATIN),
-    (0xD0, 0xD3, CYRILLIC),
-    (0xD4, 0xDF, OTHER),
-    (0xE0, 0xEF, WIDE),
-    (0xE4, 0xE9, CJK),
-    (0xEA, 0xED, HANGUL),
-    (0xF0, 0xFF, ASTRAL),
-)
+    (0x00, 0x7F, PUNCTUATION), (0x30, 0x39, DIGIT), (0x41, 0x5A, UPPER), (0x61, 0x7A, LOWER), (0x20, 0x20, SPACE),
+    (0x09, 0x09, SPACE), (0x0A, 0x0A, NEWLINE), (0x0D, 0x0D, NEWLINE), (0x22, 0x22, QUOTE), (0x5C, 0x5C, BACKSLASH),
+    (0x80, 0xBF, CONTINUATION), (0xC0, 0xCF, LATIN), (0xD0, 0xD3, CYRILLIC), (0xD4, 0xDF, OTHER),
+    (0xE0, 0xEF, WIDE), (0xE4, 0xE9, CJK), (0xEA, 0xED, HANGUL), (0xF0, 0xFF, ASTRAL),
+)  # fmt: skip
 """First and last byte of each class; a later row wins."""
-
-
-def _classes() -> bytes:
-    table = bytearray(256)
-    for first, last, kind in _RANGES:
-        for byte in range(first, last + 1):
-            table[byte] = ord(f"{kind:x}")
-    return bytes(table)
-
-
-_CLASSES = _classes()
+_CLASSES = bytes(ord(f"{[kind for first, last, kind in _RANGES if first <= byte <= last][-1]:x}") for byte in range(256))
+"""The class of each byte, as a hex digit: two of them in a row are the byte of a pair."""
 _START = f"{NEWLINE:x}".encode()
 _FREE = f"{CONTINUATION:x}".encode()
 
@@ -76,18 +58,13 @@ def text_tokens(text: bytes, weights: EstimateWeights) -> int:
     """Tokens of a UTF-8 text; within the first ``EXACT`` bytes it never falls when text is added anywhere."""
     prices = _prices(weights)
     steps = _steps(text[:EXACT], prices)
-    sampled = b"".join(samples(text, EXACT))
+    sampled = b"".join(_samples(text, EXACT))
     if sampled:
         steps += _steps(sampled, prices) * (len(text) - EXACT) // len(sampled)
     return -(-steps // STEP)
 
 
-def escaped_steps(json: bytes, weights: EstimateWeights) -> int:
-    """Price of JSON as it stands, in steps: its own quotes and keys are free, its escapes are read as what they mean."""
-    return _steps(json, _escaped_prices(weights))
-
-
-def samples(text: bytes, start: int = 0) -> list[bytes]:
+def _samples(text: bytes, start: int = 0) -> list[bytes]:
     """The blocks that stand for a text from ``start`` on."""
     distance = SAMPLE * -(-max(1, len(text) - start) // SAMPLED)
     return [text[at : at + SAMPLE] for at in range(start, len(text), distance)]
@@ -117,6 +94,7 @@ def _prices(weights: EstimateWeights) -> bytes:
 
 @lru_cache(maxsize=8)
 def _escaped_prices(weights: EstimateWeights) -> bytes:
+    """Prices of the pairs of JSON as it stands: its own quotes and keys are free, its escapes are read as what they mean."""
     return bytes(_in_steps(_escaped_weight(weights, before, kind)) for before in range(16) for kind in range(16))
 
 
@@ -144,17 +122,7 @@ def _weight(weights: EstimateWeights, before: int, kind: int) -> float:
         return first.get(before, weights.space)
     if kind == NEWLINE:
         return weights.newline_run if before == NEWLINE or before in _MARKS else weights.newline
-    by_kind = {
-        DIGIT: weights.digit,
-        CJK: weights.cjk,
-        WIDE: weights.wide,
-        HANGUL: weights.hangul,
-        CYRILLIC: weights.cyrillic,
-        LATIN: weights.latin,
-        OTHER: weights.other,
-        ASTRAL: weights.astral,
-    }
-    return by_kind.get(kind, 0.0)
+    return float(getattr(weights, _WEIGHTS[kind])) if kind in _WEIGHTS else 0.0
 
 
 def _letter(weights: EstimateWeights, before: int, kind: int) -> float:
@@ -164,8 +132,6 @@ def _letter(weights: EstimateWeights, before: int, kind: int) -> float:
         return weights.letter
     return weights.capital if before == UPPER else weights.hump
 
-
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 LARGE = 262_144
 """Bytes of a body from which it is priced without being opened."""
@@ -190,34 +156,19 @@ ARGUMENTS = frozenset({"input", "arguments", "args"})
 """Fields of a tool call that stand in the prompt as JSON."""
 BESIDE = ("title", "context", "text")
 """Texts of a part that is priced by its kind, beside the thing itself."""
-_WEB = frozenset({Wire.QWEN_WEB, Wire.ZAI_WEB})
 _SEALED = (b'"signature"', b'"encrypted_content"')
 """A large body with one of these in its samples is opened: what they hold is long and is no text."""
 
 
-class _Prompt(msgspec.Struct):
-    system: Raw = Raw()
-    instructions: Raw = Raw()
-    messages: Raw = Raw()
-    input: Raw = Raw()
-    prompt: Raw = Raw()
-    contents: Raw = Raw()
-    tools: Raw = Raw()
-    functions: Raw = Raw()
-
-
-_PROMPT = msgspec.json.Decoder(_Prompt)
-
-
 def estimate(body: bytes, wire: Wire, weights: EstimateWeights) -> int:
     """Tokens of the prompt in a request body. What is no JSON object counts as text; never raises."""
-    web = wire in _WEB
+    web = wire in WEB
     try:
         standing = None if web or len(body) <= LARGE else _standing_tokens(body, weights)
         if standing is not None:
             return standing
         document = msgspec.json.decode(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return text_tokens(body, weights)
     if not isinstance(document, dict):
         return text_tokens(body, weights)
@@ -228,9 +179,11 @@ def estimate(body: bytes, wire: Wire, weights: EstimateWeights) -> int:
 
 def _standing_tokens(body: bytes, weights: EstimateWeights) -> int | None:
     """Tokens of a large body, from samples of its JSON as it stands; None where it has to be opened."""
-    prompt = _PROMPT.decode(body)
+    prompt = read_body(body)
+    if prompt is None:
+        return None
     standing = b"\n".join(memoryview(getattr(prompt, name)) for name in (*PROMPT_FIELDS, *JSON_FIELDS))
-    blocks = samples(standing)
+    blocks = _samples(standing)
     if any(b" " not in block and b"\\" not in block and block.isascii() for block in blocks):
         return None  # a whole block without a blank: encoded data
     sampled = b"".join(blocks)
@@ -239,7 +192,7 @@ def _standing_tokens(body: bytes, weights: EstimateWeights) -> int | None:
     covered = len(sampled)
     if sampled.isascii() and sampled.count(b"\\u") > ESCAPES:
         sampled = sampled.decode("raw_unicode_escape", "replace").encode("utf-8", "surrogatepass")
-    return escaped_steps(sampled, weights) * len(standing) // covered // STEP
+    return _steps(sampled, _escaped_prices(weights)) * len(standing) // covered // STEP
 
 
 def _collect(document: dict[str, Any], web: bool, texts: list[str]) -> int:
