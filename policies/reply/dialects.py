@@ -63,14 +63,12 @@ def retry_after(wait: float) -> int:
     return max(1, min(CAP, math.ceil(wait)))
 
 
-def _answer(
-    status: int, body: dict[str, Any], reason: str, *, wait: float | None = None, should_retry: bool | None = None
-) -> Answer:
+def _answer(status: int, body: dict[str, Any], reason: str, wait: float | None = None, *, retry: bool | None = None) -> Answer:
     headers = [("content-type", "application/json"), ("X-Breakwater", _UNSAFE.sub("_", reason))]
     if wait is not None:
         headers.append(("Retry-After", str(retry_after(wait))))
-    if should_retry is not None:
-        headers.append(("x-should-retry", "true" if should_retry else "false"))
+    if retry is not None:
+        headers.append(("x-should-retry", str(retry).lower()))
     return Answer(status, tuple(headers), msgspec.json.encode(body), reason)
 
 
@@ -85,37 +83,32 @@ def _body(wire: Wire, request_id: str, *, kind: str, code: str | None, message: 
 
 
 def _kind(wire: Wire, status: int) -> str:
-    if wire is Wire.ANTHROPIC:
-        return ANTHROPIC_TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
-    return OPENAI_TYPES.get(status) or ("server_error" if status >= 500 else "invalid_request_error")
+    own, server = (ANTHROPIC_TYPES, "api_error") if wire is Wire.ANTHROPIC else (OPENAI_TYPES, "server_error")
+    return own.get(status) or (server if status >= 500 else "invalid_request_error")
 
 
 def overloaded(  # noqa: PLR0913 - each is said by another rule
     wire: Wire, *, reason: str, message: str, wait: float, challenge: bool = False, request_id: str
 ) -> Answer:
     """Not now: 529 on the anthropic wire, 503 on the others, with what is left of the wait in seconds."""
-    if wire is Wire.ANTHROPIC:
-        body = _body(wire, request_id, kind="overloaded_error", code=None, message=message)
-        return _answer(529, body, reason, wait=wait)
-    code = WAF_CHALLENGE if challenge and wire in _WAF_WIRES else UNAVAILABLE
-    return _answer(503, _body(wire, request_id, kind="server_error", code=code, message=message), reason, wait=wait)
+    status = 529 if wire is Wire.ANTHROPIC else 503
+    code = WAF_CHALLENGE if challenge and wire in _WAF_WIRES else None
+    return _answer(status, _body(wire, request_id, kind=_kind(wire, status), code=code, message=message), reason, wait)
 
 
 def limited(wire: Wire, *, reason: str, message: str, wait: float, request_id: str) -> Answer:
     """429: as many calls as the account is given are under way; with the wait in seconds."""
-    body = _body(wire, request_id, kind="rate_limit_error", code=WORDS[Kind.RATE_LIMIT], message=message)
-    return _answer(429, body, reason, wait=wait)
+    code = WORDS[Kind.RATE_LIMIT]
+    return _answer(429, _body(wire, request_id, kind=_kind(wire, 429), code=code, message=message), reason, wait)
 
 
 def too_large(wire: Wire, *, reason: str, message: str, code: str = SIDE_REQUEST_CODE) -> Answer:
     """413, whose request would be refused however often it came."""
-    error = {"type": "invalid_request_error", "code": code, "retryable": False, "message": message}
-    body: dict[str, Any] = {"error": error}
-    if wire is Wire.ANTHROPIC:
-        body = {"type": "error", **body}
-    elif wire is Wire.DASHSCOPE_NATIVE:
-        body = {"code": code, "message": message, **body}
-    return _answer(413, body, reason, should_retry=False)
+    body: dict[str, Any] = {"type": "error"} if wire is Wire.ANTHROPIC else {}
+    if wire is Wire.DASHSCOPE_NATIVE:
+        body = {"code": code, "message": message}
+    body["error"] = {"type": "invalid_request_error", "code": code, "retryable": False, "message": message}
+    return _answer(413, body, reason, retry=False)
 
 
 def _word(finding: Finding) -> str:
@@ -141,29 +134,19 @@ def hidden(  # noqa: PLR0913 - each is said by another rule
     The upstream's code stays as it is on the anthropic and native wires. On the others ``error.code`` is a word, and
     the upstream's own is ``error.upstream_code`` where it had to make room.
     """
-    code: str | None = plain_code(finding.code) or None
-    more: dict[str, Any] = {}
+    own, kind, more = plain_code(finding.code), _kind(wire, status), {}
+    code = own or (None if wire is Wire.ANTHROPIC else _word(finding))
     if wire not in (Wire.ANTHROPIC, Wire.DASHSCOPE_NATIVE):
-        word = _word(finding)
-        more = {"upstream_code": code} if code and code != word else {}
-        code = word
-    elif code is None and wire is Wire.DASHSCOPE_NATIVE:
         code = _word(finding)
-    kind = _kind(wire, status)
-    if finding.kind is Kind.QUOTA and wire not in (Wire.ANTHROPIC, Wire.DASHSCOPE_NATIVE):
-        kind = "insufficient_quota"
+        more = {"upstream_code": own} if own and own != code else {}
+        kind = "insufficient_quota" if finding.kind is Kind.QUOTA else kind
     body = _body(wire, request_id, kind=kind, code=code, message=message, **more)
-    return _answer(status, body, reason, wait=wait, should_retry=should_retry)
+    return _answer(status, body, reason, wait, retry=should_retry)
 
 
 def bad_gateway(wire: Wire, *, reason: str, message: str, request_id: str) -> Answer:
     """The upstream went away before any answer. No Retry-After: SDKs try again by themselves."""
     return _answer(502, _body(wire, request_id, kind=_kind(wire, 502), code=None, message=message), reason)
-
-
-def _event(data: dict[str, Any], *, event: str = "") -> bytes:
-    line = b"data: " + msgspec.json.encode(data) + b"\n\n"
-    return f"event: {event}\n".encode() + line if event else line
 
 
 def ends_bare(wire: Wire, user_agent: str) -> bool:
@@ -182,33 +165,26 @@ def error_frame(  # noqa: PLR0913 - each is said by another rule
         return b""
     seconds = retry_after(wait)
     limited = finding.kind is Kind.RATE_LIMIT
-    if wire is Wire.ANTHROPIC:
-        kind = "rate_limit_error" if limited else "overloaded_error"
-        return _event(_body(wire, request_id, kind=kind, code=None, message=message, retry_after=seconds), event="error")
     if wire is Wire.RESPONSES:
         return _failed(message, seconds, request_id)
+    status = 429 if limited else 503
+    if wire is Wire.ANTHROPIC:
+        body = _body(wire, request_id, kind=_kind(wire, status), code=None, message=message, retry_after=seconds)
+        return b"event: error\ndata: %b\n\n" % msgspec.json.encode(body)
     if wire is Wire.DASHSCOPE_NATIVE:
         code = "Throttling" if limited else UNAVAILABLE
-        data = {"code": code, "message": message, "request_id": request_id, "retry_after": seconds}
-        status = 429 if limited else 503
-        return b"event:error\n:HTTP_STATUS/%d\ndata:%b\n\n" % (status, msgspec.json.encode(data))
+        body = _body(wire, request_id, kind="", code=code, message=message, retry_after=seconds)
+        return b"event:error\n:HTTP_STATUS/%d\ndata:%b\n\n" % (status, msgspec.json.encode(body))
     challenged = finding.kind is Kind.CHALLENGE and wire in _WAF_WIRES
     code = WAF_CHALLENGE if challenged else WORDS.get(finding.kind, UNAVAILABLE)
-    kind = "rate_limit_error" if limited else "server_error"
-    body = _body(wire, request_id, kind=kind, code=code, message=message, retry_after=seconds)
-    return _event(body) + b"data: [DONE]\n\n"
+    body = _body(wire, request_id, kind=_kind(wire, status), code=code, message=message, retry_after=seconds)
+    return b"data: %b\n\ndata: [DONE]\n\n" % msgspec.json.encode(body)
 
 
 def _failed(message: str, seconds: int, request_id: str) -> bytes:
     """Codex keeps a wait for this code and these words only, and gives up at once on ``server_is_overloaded``."""
     error = {"code": "rate_limit_exceeded", "message": f"{message} Please try again in {seconds}s.", "retry_after": seconds}
-    response: dict[str, Any] = {
-        "id": f"resp_{request_id}",
-        "object": "response",
-        "status": "failed",
-        "error": error,
-        "incomplete_details": None,
-        "output": [],
-        "usage": None,
-    }
-    return _event({"type": "response.failed", "sequence_number": 0, "response": response}, event="response.failed")
+    response: dict[str, Any] = {"id": f"resp_{request_id}", "object": "response", "status": "failed", "error": error}
+    response |= {"incomplete_details": None, "output": [], "usage": None}
+    event = {"type": "response.failed", "sequence_number": 0, "response": response}
+    return b"event: response.failed\ndata: %b\n\n" % msgspec.json.encode(event)
