@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -62,76 +63,60 @@ def parse(data: bytes) -> object:
     try:
         value: object = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError):
-        return parse_text(data.decode("utf-8", "replace"))
-    return value
-
-
-def parse_text(text: str) -> object:
-    """As :func:`parse`, for text. NaN, infinities and endless digits are read as null."""
-    try:
-        value: object = json.loads(text, parse_constant=_no_number, parse_int=_whole, strict=False)
-    except (ValueError, RecursionError):
-        return UNREADABLE
+        return _read(_LENIENT.decode, data.decode("utf-8", "replace"))
     return value
 
 
 def leading(text: str) -> object:
-    """The JSON value that a text begins with, whatever follows it."""
-    decoder = json.JSONDecoder(parse_constant=_no_number, parse_int=_whole, strict=False)
-    try:
-        value, _ = decoder.raw_decode(text)
-    except (ValueError, RecursionError):
-        return UNREADABLE
-    return value
+    """The JSON value that a text begins with, whatever follows it; UNREADABLE where it begins with none."""
+    value = _read(_LENIENT.raw_decode, text)
+    return value[0] if isinstance(value, tuple) else value
 
 
 def begun(data: bytes) -> object:
     """What is certain of a JSON document that was cut: all up to its last complete member or element."""
     text = data.removeprefix(BOM).decode("utf-8", "replace")
-    end = _complete(text)
-    if not end:
+    certain = _certain(text)
+    return _read(_LENIENT.decode, certain) if certain else UNREADABLE
+
+
+def _read(decode: Callable[[str], object], text: str) -> object:
+    try:
+        return decode(text)
+    except (ValueError, RecursionError):
         return UNREADABLE
-    open_brackets: list[str] = []
-    for token in _TOKEN.finditer(text, 0, end):
-        mark = token.group()
-        if mark in _CLOSER:
-            open_brackets.append(_CLOSER[mark])
-        elif mark in _BRACKETS:
-            open_brackets.pop()
-    return parse_text(text[:end] + "".join(reversed(open_brackets)))
 
 
-def _complete(text: str) -> int:
-    """Where the last complete member or element ends; 0 where there is none, or the text is no JSON."""
+def _certain(text: str) -> str:
+    """A text up to its last complete member or element, its brackets closed; empty where there is none, or it is no JSON."""
     open_brackets: list[str] = []
-    end = 0
+    end = depth = 0
     for token in _TOKEN.finditer(text):
-        mark = token.group()
+        mark, ends = token.group(), token.end()
         if mark in _CLOSER:
             open_brackets.append(_CLOSER[mark])
             if len(open_brackets) > DEEPEST:
-                return 0
-        elif mark in _BRACKETS:
+                return ""
+            continue
+        if mark in _BRACKETS:
             if not open_brackets or open_brackets.pop() != mark:
-                return 0
-            end = token.end()
+                return ""
         elif mark == ",":
-            end = token.start()
-        elif (
-            token[1]
-            and open_brackets
-            and (open_brackets[-1] == "]" or text[max(0, token.start() - 2) : token.start()].rstrip().endswith(":"))
+            ends = token.start()
+        elif not (token[1] and open_brackets) or (
+            open_brackets[-1] == "}" and not text[max(0, token.start() - 2) : token.start()].rstrip().endswith(":")
         ):
-            end = token.end()
-    return end
-
-
-def _no_number(_: str) -> None:
-    return None
+            continue  # no whole string, or a key
+        end, depth = ends, len(open_brackets)
+    return text[:end] + "".join(reversed(open_brackets[:depth]))
 
 
 def _whole(digits: str) -> int | None:
     return int(digits) if len(digits) <= 300 else None
+
+
+_LENIENT = json.JSONDecoder(parse_constant=lambda _: None, parse_int=_whole, strict=False)
+"""Reads NaN, infinities and endless digits as null."""
 
 
 class _Usage(msgspec.Struct):
@@ -145,10 +130,6 @@ class _Holder(msgspec.Struct):
     usage: _Usage | None = None
 
 
-class _Top(msgspec.Struct):
-    usage: _Usage | None = None
-
-
 class _Nested(msgspec.Struct):
     message: _Holder | None = None
     """anthropic ``message_start``."""
@@ -158,7 +139,7 @@ class _Nested(msgspec.Struct):
     """chat.z.ai."""
 
 
-_USAGE_AT_TOP = msgspec.json.Decoder(_Top)
+_USAGE_AT_TOP = msgspec.json.Decoder(_Holder)
 _USAGE_BELOW = msgspec.json.Decoder(_Nested)
 USAGE = b'"usage"'
 USAGE_STATED = re.compile(rb'"usage"\s*:\s*\{')
