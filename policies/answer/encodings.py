@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 ANSWER_LIMIT = 1 << 20
 """Decoded bytes of an answer that are looked at."""
@@ -41,10 +41,8 @@ _BROTLI_BOUNDS = hasattr(brotli.Decompressor, "can_accept_more_data")
 _BROKEN = (zlib.error, brotli.error, _ZSTD.ZstdError, EOFError, ValueError)
 
 
-class Stage(Protocol):
-    """One coding. ``decode`` gives at most about ``room`` bytes; after as many as that it is not asked again."""
-
-    def decode(self, data: bytes, room: int) -> bytes: ...
+Stage = Callable[[bytes, int], bytes]
+"""One coding: gives at most about so many bytes of what it is fed; after as many as that it is not asked again."""
 
 
 class _Members:
@@ -54,22 +52,13 @@ class _Members:
     behind a short one is not copied once for each.
     """
 
-    begins = b""
-    """How a member begins; anything else after the first is padding and ends the body. Empty where nothing may stand there."""
-    grows = True
-    """False for a decoder that cannot bound its output."""
-
-    def __init__(self) -> None:
-        self._member = self._new()
+    def __init__(self, new: Callable[[], Any], begins: bytes = b"", *, grows: bool = True) -> None:
+        """``begins``: how a member begins, whereas padding ends the body. ``grows``: False where ``new`` bounds no output."""
+        self.new, self.begins, self.grows = new, begins, grows
+        self._member = new()
         self._members = 1
         self._given = 0
         self._done = False
-
-    def _new(self) -> Any:
-        raise NotImplementedError
-
-    def _feed(self, piece: memoryview, room: int) -> bytes:
-        raise NotImplementedError
 
     def decode(self, data: bytes, room: int) -> bytes:
         out = bytearray()
@@ -78,7 +67,8 @@ class _Members:
             if self._member.eof and not self._next(view[at : at + 1]):
                 break
             piece = view[at : at + step]
-            decoded = self._feed(piece, room - len(out))
+            bound = (room - len(out),) if self.grows else ()
+            decoded = self._member.decompress(piece, *bound)
             out += decoded
             self._given += len(decoded)
             at += len(piece)
@@ -95,87 +85,69 @@ class _Members:
         self._members += 1
         if self._members > MOST_MEMBERS + self._given // MEMBER_BYTES:
             raise ValueError("members of nothing")
-        self._member = self._new()
+        self._member = self.new()
         return True
 
 
-class _Gzip(_Members):
+def _gzip() -> Stage:
     """One or more gzip members; zero padding or anything else after the last is ignored."""
-
-    begins = b"\x1f"
-
-    def _new(self) -> Any:
-        return zlib.decompressobj(31)
-
-    def _feed(self, piece: memoryview, room: int) -> bytes:
-        return bytes(self._member.decompress(piece, room))
+    return _Members(lambda: zlib.decompressobj(31), b"\x1f").decode
 
 
-class _Deflate:
-    """``deflate`` as RFC 9110 means it (zlib) and as some servers send it (raw)."""
+def _zstd() -> Stage:
+    """One or more zstd frames. zstandard has no output bound: a slice there yields at most 2 MiB."""
+    if not _ZSTD_BOUNDS:
+        return _Members(_ZSTD.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG).decompressobj, grows=False).decode
+    options = {_ZSTD.DecompressionParameter.window_log_max: _WINDOW_LOG}
+    return _Members(lambda: _ZSTD.ZstdDecompressor(options=options)).decode
 
-    def __init__(self) -> None:
-        self._first = b""
-        self._stream: Any = None
 
-    def decode(self, data: bytes, room: int) -> bytes:
-        if self._stream is None:
-            data = self._first + data
-            if len(data) < 2:
-                self._first = data
+def _deflate() -> Stage:
+    """``deflate`` as RFC 9110 means it (zlib) and as some servers send it (raw), which the first two bytes tell."""
+    first, stream = b"", None
+
+    def decode(data: bytes, room: int) -> bytes:
+        nonlocal first, stream
+        if stream is None:
+            data = first = first + data
+            if len(first) < 2:
                 return b""
-            wrapped = data[0] & 0x0F == 8 and (data[0] << 8 | data[1]) % 31 == 0
-            self._stream = zlib.decompressobj(15 if wrapped else -15)
-        return b"" if self._stream.eof else bytes(self._stream.decompress(data, room))
+            wrapped = first[0] & 0x0F == 8 and (first[0] << 8 | first[1]) % 31 == 0
+            stream = zlib.decompressobj(15 if wrapped else -15)
+        return b"" if stream.eof else stream.decompress(data, room)
+
+    return decode
 
 
-class _Brotli:
+def _brotli() -> Stage:
     """Brotli before 1.2 has no output bound: small slices then keep a bomb to one meta-block (16 MiB) over it."""
+    stream: Any = brotli.Decompressor()
 
-    def __init__(self) -> None:
-        self._stream: Any = brotli.Decompressor()
-
-    def decode(self, data: bytes, room: int) -> bytes:
-        return self._bounded(data, room) if _BROTLI_BOUNDS else _sliced(self._stream.process, data, room)
-
-    def _bounded(self, data: bytes, room: int) -> bytes:
-        out = bytearray(self._stream.process(data, output_buffer_limit=room))
-        while len(out) < room and not self._stream.can_accept_more_data():
-            more = self._stream.process(b"", output_buffer_limit=room - len(out))
+    def bounded(data: bytes, room: int) -> bytes:
+        out = bytearray(stream.process(data, output_buffer_limit=room))
+        while len(out) < room and not stream.can_accept_more_data():
+            more = stream.process(b"", output_buffer_limit=room - len(out))
             if not more:
                 break
             out += more
         return bytes(out)
 
+    def sliced(data: bytes, room: int) -> bytes:
+        out = bytearray()
+        for start in range(0, len(data), _SLICE):
+            out += stream.process(data[start : start + _SLICE])
+            if len(out) >= room:
+                break
+        return bytes(out)
 
-class _Zstd(_Members):
-    """One or more zstd frames. zstandard has no output bound: a slice there yields at most 2 MiB."""
-
-    grows = _ZSTD_BOUNDS
-
-    def __init__(self) -> None:
-        self._context = None if _ZSTD_BOUNDS else _ZSTD.ZstdDecompressor(max_window_size=1 << _WINDOW_LOG)
-        super().__init__()
-
-    def _new(self) -> Any:
-        if self._context is not None:
-            return self._context.decompressobj()
-        return _ZSTD.ZstdDecompressor(options={_ZSTD.DecompressionParameter.window_log_max: _WINDOW_LOG})
-
-    def _feed(self, piece: memoryview, room: int) -> bytes:
-        return bytes(self._member.decompress(piece, room) if _ZSTD_BOUNDS else self._member.decompress(piece))
+    return bounded if _BROTLI_BOUNDS else sliced
 
 
-def _sliced(process: Callable[[bytes], bytes], data: bytes, room: int) -> bytes:
-    out = bytearray()
-    for start in range(0, len(data), _SLICE):
-        out += process(data[start : start + _SLICE])
-        if len(out) >= room:
-            break
-    return bytes(out)
+def _identity(data: bytes, room: int) -> bytes:
+    return data[:room]
 
 
-STAGES: dict[str, Callable[[], Stage]] = {"gzip": _Gzip, "x-gzip": _Gzip, "deflate": _Deflate, "br": _Brotli, "zstd": _Zstd}
+STAGES: dict[str, Callable[[], Stage]] = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}
 
 
 class Decoder:
@@ -195,18 +167,14 @@ class Decoder:
         if self.broken or self.limit_reached or not chunk:
             return b""
         data = chunk
-        for stage in self._stages:
-            try:
-                data = stage.decode(data, self._room + 1)
-            except _BROKEN:
-                self.broken = True
-                return b""
-            if len(data) > self._room:
-                self.limit_reached = True
+        try:
+            for stage in self._stages:
+                data = stage(data, self._room + 1)
+                self.limit_reached = self.limit_reached or len(data) > self._room
                 data = data[: self._room]
-        if len(data) > self._room:  # no stage at all: identity
-            self.limit_reached = True
-            data = data[: self._room]
+        except _BROKEN:
+            self.broken = True
+            return b""
         self._room -= len(data)
         return data
 
@@ -217,13 +185,10 @@ class Decoder:
 
 def decoder(content_encoding: str, limit: int = ANSWER_LIMIT) -> Decoder | None:
     """A decoder for the header's value, the coding applied last undone first; None where one of them is unknown."""
-    if not content_encoding:
-        return Decoder((), limit)
-    names = [name.strip().lower() for name in content_encoding.split(",")]
-    names = [name for name in names if name and name != "identity"]
-    if len(names) > MOST_CODINGS or any(name not in STAGES for name in names):
+    names = [name for part in content_encoding.split(",") if (name := part.strip().lower()) not in {"", "identity"}]
+    if len(names) > MOST_CODINGS or not STAGES.keys() >= set(names):
         return None
-    return Decoder(tuple(STAGES[name]() for name in reversed(names)), limit)
+    return Decoder(tuple(STAGES[name]() for name in reversed(names)) or (_identity,), limit)
 
 
 def decode(body: bytes, content_encoding: str, limit: int = REQUEST_LIMIT) -> bytes | None:
