@@ -5,7 +5,6 @@ Only keys and the types of their values are looked at, never what a model wrote 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 
@@ -14,26 +13,18 @@ from policies.findings import ANSWER, Finding
 from policies.kinds import Kind
 
 SUCCESS_CODES = frozenset({"", "0", "200", "20000", "ok", "success", "null", "none", "successful"})
-PREAMBLE_TYPES = frozenset(
-    {
-        "ping",
-        "message_start",
-        "response.created",
-        "response.in_progress",
-        "response.queued",
-        "keepalive",
-        "keep_alive",
-        "heartbeat",
-    }
-)
+PREAMBLE_TYPES = frozenset({
+    "ping", "message_start", "response.created", "response.in_progress", "response.queued", "keepalive", "keep_alive", "heartbeat",
+})  # fmt: skip
 PREAMBLE_KEYS = ("response.created", "response.info", "response.in_progress")
 ANSWER_TYPES = ("message", "content_block_", "message_delta", "message_stop", "response.", "completion")
 ANSWER_KEYS = ("choices", "output", "candidates", "images", "task_id", "task_status", "video_result", "embedding", "content")
+WORD_KEYS = ("msg", "message", "detail", "details", "reason")
 QUIET_KEYS = frozenset({"role", "phase", "status", "name"})
 """Of a delta: say nothing, whatever their values."""
-IDENTITY_KEYS = frozenset(
-    {"id", "object", "created", "created_at", "model", "system_fingerprint", "service_tier", "request_id", "usage"}
-)
+IDENTITY_KEYS = frozenset({
+    "id", "object", "created", "created_at", "model", "system_fingerprint", "service_tier", "request_id", "usage",
+})  # fmt: skip
 """Of an answer: say whose it is and what it cost, but nothing of it."""
 FAILED_TYPES = frozenset({"response.failed", "response.error"})
 FAILED_EVENTS = FAILED_TYPES | {"error"}
@@ -49,17 +40,12 @@ FINISH_REASONS = {
 """How an answer ended (docs.z.ai, Anthropic, DashScope gateways): counted as what it means, never changed."""
 
 
-def lowered(body: Mapping[object, object]) -> dict[str, object]:
+def lowered(body: Mapping[str, object]) -> dict[str, object]:
     """The object with its keys in lower case; of two spellings of a key the exact lower-case one stays."""
-    try:
-        usual = all(map(str.islower, body))  # type: ignore[arg-type]
-    except TypeError:
-        usual = False
-    if usual:
-        return dict(body)  # type: ignore[arg-type]
-    low = {key.lower(): value for key, value in body.items() if isinstance(key, str)}
-    low.update({key: value for key, value in body.items() if isinstance(key, str) and key.islower()})
-    return low
+    if all(map(str.islower, body)):
+        return dict(body)
+    low = {key.lower(): value for key, value in body.items()}
+    return low | {key: value for key, value in body.items() if key.islower()}
 
 
 def text_of(value: object) -> str:
@@ -68,11 +54,7 @@ def text_of(value: object) -> str:
         return value.strip()[:200]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
-    if isinstance(value, float):
-        if not math.isfinite(value) or abs(value) >= 1e15 or value != int(value):
-            return ""
-        return str(int(value))
-    return str(value) if abs(value) < 10**15 else ""
+    return str(int(value)) if abs(value) < 1e15 and value == int(value) else ""
 
 
 def hollow(value: object) -> bool:
@@ -122,31 +104,23 @@ def plainly_answers(body: Mapping[str, object]) -> bool:
 
 def is_answer(body: Mapping[str, object]) -> bool:
     """True for an object that carries an answer, or an accepted task; an ``error`` beside it is asked for first."""
-    if _filled(body.get("choices")) or _filled(body.get("output")) or _filled(body.get("candidates")):
-        return True
-    if is_part(body):
+    if any(_filled(body.get(key)) for key in ("choices", "output", "candidates")) or is_part(body):
         return True
     if isinstance(body.get("content"), (list, str)) and ("role" in body or "stop_reason" in body or "finish_reason" in body):
         return True
-    if says_failure(body):
-        return False
-    return any(_filled(body.get(key)) for key in ANSWER_KEYS) or _carries(body)
+    return not says_failure(body) and (any(_filled(body.get(key)) for key in ANSWER_KEYS) or _carries(body))
 
 
 def _carries(body: Mapping[str, object]) -> bool:
     data, name, message = body.get("data"), body.get("object"), body.get("message")
-    if isinstance(message, dict) and "role" in message:
-        return True
-    if isinstance(name, str) and name.startswith(ANSWER_OBJECTS):
-        return True
-    if isinstance(data, list) and data:
+    if (isinstance(message, dict) and "role" in message) or (isinstance(name, str) and name.startswith(ANSWER_OBJECTS)):
         return True
     if isinstance(data, dict) and data:
         return body.get("success") is True or not _holds_error(data, 3)
-    return False
+    return isinstance(data, list) and bool(data)
 
 
-def _holds_error(value: Mapping[object, object], depth: int) -> bool:
+def _holds_error(value: Mapping[str, object], depth: int) -> bool:
     low = lowered(value)
     below = low.get("data")
     if low.get("error") or says_failure(low):
@@ -166,9 +140,7 @@ def says_failure(body: Mapping[str, object]) -> bool:
         return True
     if text_of(body.get("code")).lower() in SUCCESS_CODES or body.get("success") is True:
         return False
-    return len(body) <= 3 or any(
-        isinstance(body.get(key), (str, dict)) for key in ("msg", "message", "detail", "details", "reason")
-    )
+    return len(body) <= 3 or any(isinstance(body.get(key), (str, dict)) for key in WORD_KEYS)
 
 
 def joined(ret: object) -> str:
@@ -196,12 +168,8 @@ def is_preamble(body: Mapping[str, object]) -> bool:
     output = body.get("output")
     if isinstance(output, dict):
         return _quiet_output(output)
-    return any(key in body for key in PREAMBLE_KEYS) or says_nothing(body)
-
-
-def says_nothing(body: Mapping[str, object]) -> bool:
-    """True for an object that names an answer and holds nothing of it."""
-    return all(key in IDENTITY_KEYS or hollow(value) for key, value in body.items())
+    named = any(key in body for key in PREAMBLE_KEYS)
+    return named or all(key in IDENTITY_KEYS or hollow(value) for key, value in body.items())
 
 
 def _quiet(choice: object) -> bool:
@@ -226,26 +194,16 @@ def _finished(choice: Mapping[str, object]) -> bool:
     return choice.get("finish_reason") not in (None, "", "null")
 
 
-def reasons(body: Mapping[str, object]) -> list[str]:
-    """The finish_reason and stop_reason values of an answer or of a part of one."""
-    places = [body]
-    for key in ("delta", "message", "output", "data"):
-        value = body.get(key)
-        if isinstance(value, dict):
-            places.append(value)
-    for holder in (body, body.get("output")):
-        choices = holder.get("choices") if isinstance(holder, dict) else None
-        if isinstance(choices, list):
-            places.extend(choice for choice in choices[:8] if isinstance(choice, dict))
-    return [value for place in places for key in ("finish_reason", "stop_reason") if isinstance(value := place.get(key), str)]
-
-
 def ended(body: Mapping[str, object]) -> Finding | None:
     """What a finish_reason or stop_reason says, where it says more than that the answer is over."""
-    for reason in reasons(body):
-        kind = FINISH_REASONS.get(reason.lower())
-        if kind is not None:
-            return Finding(kind, row=f"finish:{reason.lower()}", code=reason.lower(), ends_answer=True)
+    places = [body, *map(body.get, ("delta", "message", "output", "data"))]
+    for holder in (body, body.get("output")):
+        choices = holder.get("choices") if isinstance(holder, dict) else None
+        places += choices[:8] if isinstance(choices, list) else []
+    given = (place.get(key) for place in places if isinstance(place, dict) for key in ("finish_reason", "stop_reason"))
+    for reason in (value.lower() for value in given if isinstance(value, str)):
+        if reason in FINISH_REASONS:
+            return Finding(FINISH_REASONS[reason], row=f"finish:{reason}", code=reason, ends_answer=True)
     return None
 
 
