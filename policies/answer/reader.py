@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from policies.answer import documents
 from policies.answer.documents import UNREADABLE, Form, form_of, lead
@@ -20,8 +21,6 @@ from policies.calls import Surface
 from policies.findings import Finding
 from policies.kinds import Kind
 
-__all__ = ["Reader", "Recogniser", "Tapped"]
-
 _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 """What the hold may say of an answer that the tap still has to watch."""
 
@@ -33,24 +32,21 @@ class Reader:
         self, surface: Surface, head: Head, recogniser: Recogniser, hold_bytes: int = 262144, *, first_only: bool = False
     ) -> None:
         """``first_only``: what the first chunk shows decides, since nothing says how much there is to come."""
-        self._surface = surface
         self._head = head
-        self._recogniser = recogniser
+        self._look = partial(recogniser.document, surface, head)
+        self._look_at_frame = partial(recogniser.frame, surface, head)
         self._hold_bytes = hold_bytes
         self._first_only = first_only
         self._decoder = decoder(head.get("content-encoding"))
         self._taken = 0
         self._decoded = 0
         self._form: Form | None = None
-        self._start = b""
         self._document = bytearray()
         self._lines: Framer | None = Framer(hold_bytes, lines=True)
         """Of a document that may be one a line; None once it is not."""
-        self._by_line = False
         self._framer = Framer()
-        self._usage: int | None = None
-        self._tap: Tap | None = None
-        self._through = False  # the body is judged already: what is committed goes on unread
+        self._usage = 0
+        self._tap = Tap(surface, head, recogniser)
         self.early: Finding | None = recogniser.head(surface, head)
         """What status and headers alone say."""
         self.preamble = False
@@ -60,19 +56,17 @@ class Reader:
     @property
     def answered(self) -> bool:
         """An answer has been seen, in the hold or after it."""
-        tapped = self._tap is not None and self._tap.answered
-        return tapped or (self.decided is not None and self.decided.kind is Kind.ANSWER)
+        return self._tap.answered or (self.decided is not None and self.decided.kind is Kind.ANSWER)
 
     @property
     def usage_input(self) -> int | None:
         """Input tokens, cache reads and writes included, as the answer's envelope states them."""
-        tapped = self._tap.usage_input if self._tap else None
-        return max(self._usage or 0, tapped or 0) or None
+        return max(self._usage, self._tap.usage_input) or None
 
     @property
     def kept_back(self) -> bytes:
         """What the tap has taken and not let go yet: the caller's, should the reader fail."""
-        return self._tap.kept_back if self._tap else b""
+        return self._tap.kept_back
 
     def feed(self, chunk: bytes) -> Finding | None:
         """None while undecided. The caller keeps the bytes."""
@@ -88,16 +82,13 @@ class Reader:
             return self._decide(finding)
         stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun
         if stuck or max(self._taken, self._decoded) > self._hold_bytes or (self._first_only and self._form is not None):
-            if self._form is Form.DOCUMENT:
-                self._through = True
+            self._tap.through |= self._form is Form.DOCUMENT
             return self.cap()
         return None
 
     def cap(self) -> Finding:
         """Time or bytes for holding are used up: what is there is judged."""
-        if self.decided is not None:
-            return self.decided
-        return self._decide(self._judge(whole=False, cut=False))
+        return self.decided or self._decide(self._judge(whole=False, cut=False))
 
     def finish(self, *, cut: bool) -> Finding:
         """The body is over, or its connection broke. A broken page whose markers have come is still the challenge."""
@@ -105,42 +96,41 @@ class Reader:
             return self.decided
         finding = self._judge(whole=not cut, cut=cut)
         if self._form is Form.DOCUMENT:
-            self._through = True
+            self._tap.through = True
             if not cut and finding.kind is Kind.ANSWER:
-                self._usage = documents.input_tokens(bytes(self._document))
+                self._state_usage(self._document, bytes(self._document))
         return self._decide(replace(finding, cut=True) if cut else finding)
 
     def tap(self, chunk: bytes) -> Tapped:
-        if self._tap is None:
-            self._tap = Tap(self._surface, self._head, self._recogniser, through=self._through, lines=self._by_line)
         return self._tap.tap(chunk)
 
     @property
-    def passes(self) -> Callable[[bytes], bool] | None:
-        """Gives True for a chunk that ``tap`` would let go as it is, which most are; there once ``tap`` was asked."""
-        return self._tap.passes if self._tap else None
+    def passes(self) -> Callable[[bytes], bool]:
+        """Gives True for a chunk that ``tap`` would let go as it is, which most are."""
+        return self._tap.passes
 
     def tap_finish(self) -> Tapped:
-        return self._tap.tap_finish() if self._tap else Tapped()
+        return self._tap.tap_finish()
 
     def _decide(self, finding: Finding) -> Finding:
         self.decided = finding
         if finding.kind not in _UNREAD and not finding.ends_answer:
-            self._through = True  # whoever commits this means it to pass as it is
+            self._tap.through = True  # whoever commits this means it to pass as it is
         self._framer, self._document = Framer(), bytearray()
         return finding
 
     def _read(self, data: bytes) -> Finding | None:
         if self._form is None:
-            data = lead(self._start + data)
+            self._document += data
+            data = lead(bytes(self._document))
             self._form = form_of(data, self._head.media_type)
-            self._start = data if self._form is None else b""
+            self._document[:] = data if self._form is None else b""
             self.preamble = not data
         if self._form is Form.STREAM:
             return self._frames(data)
         if self._form is Form.OPAQUE:
-            self._through = True
-            return self._recogniser.document(self._surface, self._head, data, whole=False)
+            self._tap.through = True
+            return self._look(data, whole=False)
         if self._form is Form.DOCUMENT:
             self._document += data
             return self._line(data)
@@ -155,9 +145,9 @@ class Reader:
             if json_of(line) is UNREADABLE:
                 self._lines = None
                 return None
-            if self._recogniser.frame(self._surface, self._head, Frame(b"", line, (), raw)) is not None:
-                self._by_line = True
-                return self._odd(line, whole=True)
+            if self._look_at_frame(Frame(b"", line, (), raw)) is not None:
+                self._tap.by_line()
+                return self._look(line, whole=True)
             self.preamble = True
         return None
 
@@ -171,51 +161,44 @@ class Reader:
                 self._document += document + b"".join(raws[number + 1 :]) + self._framer.rest
                 self._lines = None
                 return None
-            finding = self._recogniser.frame(self._surface, self._head, frame)
-            self._state_usage(frame)
+            finding = self._look_at_frame(frame)
+            self._state_usage(raw, frame.data)
             if finding is not None:
                 return finding
             self.preamble = True
-        if not self.preamble and self._framer.has_comment(data):
-            self.preamble = True
+        self.preamble = self.preamble or self._framer.has_comment(data)
         return None
 
     def _judge(self, *, whole: bool, cut: bool) -> Finding:
-        if self._form is Form.DOCUMENT:
-            return self._recogniser.document(self._surface, self._head, bytes(self._document), whole=whole)
-        if self._form is None:
-            return self._odd(self._start, whole=whole) if self._start else self._nothing("cut" if cut else "empty")
-        return self._tail(whole=whole, cut=cut)
-
-    def _tail(self, *, whole: bool, cut: bool) -> Finding:
-        """A stream of which no answer has come: its unfinished last frame."""
+        if self._form is Form.DOCUMENT or self._document:
+            return self._look(bytes(self._document), whole=whole)
         tail = self._framer.rest
         if not tail.strip():
-            return self._nothing("cut" if cut else "preamble-only")
+            return self._nothing("cut" if cut else "empty" if self._form is None else "preamble-only")
+        return self._tail(tail, whole=whole) or self._nothing("cut" if cut else "hold-cap")
+
+    def _tail(self, tail: bytes, *, whole: bool) -> Finding | None:
+        """The unfinished last frame of a stream of which no answer has come."""
         frame = parse(tail)
         document = bare_document(frame)
         if document is not None:
-            return self._odd(document, whole=whole)
+            return self._look(document, whole=whole)
         if whole:
-            self._state_usage(frame)
-            return self._recogniser.frame(self._surface, self._head, frame) or self._nothing("preamble-only")
-        if self._recogniser.suspicion(self._surface)(tail):
-            finding = self._recogniser.frame(self._surface, self._head, frame)
-            if finding is None or finding.kind in _UNREAD:
-                finding = self._odd(frame.data, whole=False)
-            if finding.kind not in _UNREAD:
-                return finding
-        return self._nothing("cut" if cut else "hold-cap")
+            self._state_usage(tail, frame.data)
+            return self._look_at_frame(frame) or self._nothing("preamble-only")
+        if not self._tap.suspicious(tail):
+            return None
+        finding = self._look_at_frame(frame)
+        if finding is None or finding.kind in _UNREAD:
+            finding = self._look(frame.data, whole=False)
+        return None if finding.kind in _UNREAD else finding
 
-    def _state_usage(self, frame: Frame) -> None:
-        if documents.USAGE in frame.raw:
-            self._usage = documents.input_tokens(frame.data) or self._usage
-
-    def _odd(self, body: bytes, *, whole: bool) -> Finding:
-        return self._recogniser.document(self._surface, self._head, body, whole=whole)
+    def _state_usage(self, raw: bytes | bytearray, data: bytes) -> None:
+        if documents.USAGE in raw:
+            self._usage = documents.input_tokens(data) or self._usage
 
     def _nothing(self, row: str) -> Finding:
         """No body that says anything: the head speaks, where it says anything."""
         if self.early is not None:
             return self.early
-        return self._odd(b"", whole=True) if self._head.status >= 400 else Finding(Kind.NOTHING, row=row)
+        return self._look(b"", whole=True) if self._head.status >= 400 else Finding(Kind.NOTHING, row=row)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -28,17 +29,12 @@ PAGE_GROWTH = 1.25
 STOPPING = frozenset({Kind.CHALLENGE, Kind.OVERLOAD, Kind.RATE_LIMIT})
 """What closes a stream that has begun; any other refusal passes as it is."""
 
+_RESPONSES = "platform.openai.com responses streaming"
 ANSWER_STARTS: tuple[tuple[bytes, str], ...] = (
     (rb"event: ?(?:content_block_|message_|ping)", "docs.anthropic.com streaming"),
     (rb'data: ?\{"type": ?"(?:content_block_|message_|ping")', "the same without event lines"),
-    (
-        rb"event: ?response\.(?:created|queued|in_progress|output_|content_part|reasoning|refusal|function_call)",
-        "platform.openai.com responses streaming",
-    ),
-    (
-        rb"event: ?response\.(?:custom_tool|web_search|file_search|code_interpreter|image_|mcp_|audio|completed)",
-        "platform.openai.com responses streaming",
-    ),
+    (rb"event: ?response\.(?:created|queued|in_progress|output_|content_part|reasoning|refusal|function_call)", _RESPONSES),
+    (rb"event: ?response\.(?:custom_tool|web_search|file_search|code_interpreter|image_|mcp_|audio|completed)", _RESPONSES),
     (rb'data: ?\{"type": ?"response\.(?:output_|content_part|reasoning|function_call)', "the same without event lines"),
     (rb'data: ?\{ ?"(?:id|choices|object|created|model|system_fingerprint)": ?', "platform.openai.com chat streaming"),
     (rb'data: ?\{"response\.(?:created|info)"', "Rfym21/Qwen2API"),
@@ -84,19 +80,18 @@ _NOTHING = Tapped()
 class Tap:
     """Watches one body from its first byte, the held ones included."""
 
-    def __init__(
-        self, surface: Surface, head: Head, recogniser: Recogniser, *, through: bool = False, lines: bool = False
-    ) -> None:
-        """``through``: the body is judged already. ``lines``: each line is a document of its own (NDJSON)."""
-        self._surface = surface
+    def __init__(self, surface: Surface, head: Head, recogniser: Recogniser) -> None:
         self._head = head
-        self._recogniser = recogniser
-        self._suspicious = recogniser.suspicion(surface)
+        self._states_twice = surface.wire is Wire.ANTHROPIC
+        self._look_at = partial(recogniser.document, surface, head)
+        self._look_at_frame = partial(recogniser.frame, surface, head)
+        self.suspicious = recogniser.suspicion(surface)
+        """False for bytes that hold no refusal."""
         encoding = head.get("content-encoding")
-        self._decoder: Decoder | None = decoder(encoding) if encoding else None
         self._encoded = bool(encoding) and encoding.strip().lower() != "identity"
-        self._lines = lines
-        self._framer = Framer(lines=lines)
+        self._decoder: Decoder | None = decoder(encoding) if self._encoded else None
+        self._lines = False
+        self._framer = Framer()
         self._start = b""
         self._form: Form | None = None
         self._passed_of_frame = False
@@ -104,10 +99,14 @@ class Tap:
         self._closed = False
         self._page = bytearray()  # of a page that stands bare among the frames, as far as it has come
         self._page_judged = 0  # bytes of it, at the last look
-        # An answer with a status of its own has told the truth already.
-        self._through = through or head.status >= 400 or (self._encoded and self._decoder is None)
+        self.through = head.status >= 400 or (self._encoded and self._decoder is None)
+        """Goes on unread: it is judged already, cannot be read, or has told the truth with a status of its own."""
         self.answered = False
-        self.usage_input: int | None = None
+        self.usage_input = 0
+
+    def by_line(self) -> None:
+        """Takes each line for a document of its own (NDJSON)."""
+        self._lines, self._framer = True, Framer(lines=True)
 
     @property
     def kept_back(self) -> bytes:
@@ -117,15 +116,14 @@ class Tap:
     def tap(self, chunk: bytes) -> Tapped:
         if self._closed or not chunk:
             return _NOTHING
-        if self._through or self.passes(chunk):
+        if self.through or self.passes(chunk):
             return self._release(chunk)
         data = self._plain(chunk)
         if data is None:
             return self._release(chunk)
         passed = len(self._framer) - len(self._kept)
         raws = self._framer.split(data)
-        if self._framer.overrun:
-            self._through = True
+        self.through = self._framer.overrun
         for number, raw in enumerate(raws):
             finding = self._look(raw)
             if finding is not None:
@@ -141,14 +139,12 @@ class Tap:
             and chunk[-2:] == b"\n\n"
             and not (self._encoded or self._closed or self._page or len(self._framer))
             and not (documents.USAGE in chunk and self._states_usage(chunk))
-            and not self._suspicious(chunk)
+            and not self.suspicious(chunk)
         )
 
     def _states_usage(self, data: bytes) -> bool:
         """Usage that is worth reading: anthropic states it twice, the others once, and null before."""
-        return documents.USAGE_STATED.search(data) is not None and (
-            self._surface.wire is Wire.ANTHROPIC or not self.usage_input
-        )
+        return documents.USAGE_STATED.search(data) is not None and (self._states_twice or not self.usage_input)
 
     def tap_finish(self) -> Tapped:
         """The end of the body: what was held back is judged and let go."""
@@ -156,52 +152,44 @@ class Tap:
             return _NOTHING
         tail = self._framer.rest
         finding = None
-        if not self._through:
+        if not self.through:
             finding = (self._look(tail) if tail else None) or self._look_at_page(last=True)
         if finding is None:
             return self._release(b"")
         self._closed = True
-        return Tapped((), finding, withheld=self._unspoken or self._passed_of_frame)
-
-    @property
-    def _unspoken(self) -> bool:
-        """No event of ours can be put into such a body."""
-        return self._encoded or self._lines
+        # no event of ours can be put into an encoded body, between lines, or into a frame that stands open
+        return Tapped((), finding, withheld=self._encoded or self._lines or self._passed_of_frame)
 
     def _plain(self, chunk: bytes) -> bytes | None:
         """The decoded chunk; None where nothing is to be watched from here on."""
         data = chunk
-        if self._decoder is not None and self._encoded:
+        if self._decoder is not None:
             self._decoder.renew(len(chunk))
             data = self._decoder.feed(chunk)
-            if self._decoder.broken or self._decoder.limit_reached:
-                self._through = True
-                return None
-        if self._form is None:
+            self.through = self._decoder.broken or self._decoder.limit_reached
+        if self._form is None and not self.through:
             self._start = lead(self._start + data)[:LEAD_BYTES]
             self._form = form_of(self._start, self._head.media_type)
-            if self._form is Form.OPAQUE:
-                self._through = True
-                return None
-        return data
+            self.through = self._form is Form.OPAQUE
+        return None if self.through else data
 
     def _look(self, raw: bytes) -> Finding | None:
         """The refusal in one frame that closes the stream, if it is one. Notes usage and the answer's end."""
         near = self._states_usage(raw)
-        suspicious = self._suspicious(raw)
+        suspicious = self.suspicious(raw)
         if not (suspicious or near or self._page) and self.answered:
             return None
         frame = parse(raw)
         if near:
-            self.usage_input = max(documents.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
+            self.usage_input = max(documents.input_tokens(frame.data or raw) or 0, self.usage_input)
         document = bare_document(frame) if suspicious or self._page else None
         if self._page or (document is not None and document[:1] == b"<" and not frame.data):
             finding = self._of_page(frame)
             if finding is not None or not frame.data:
                 return finding
         if document is not None:
-            return self._noted(self._recogniser.document(self._surface, self._head, document, whole=True))
-        return self._noted(self._recogniser.frame(self._surface, self._head, frame))
+            return self._noted(self._look_at(document, whole=True))
+        return self._noted(self._look_at_frame(frame))
 
     def _noted(self, finding: Finding | None) -> Finding | None:
         if finding is None:
@@ -225,21 +213,24 @@ class Tap:
         if size == self._page_judged or not due:
             return None
         self._page_judged = size
-        return self._noted(self._recogniser.document(self._surface, self._head, bytes(self._page), whole=True))
+        return self._noted(self._look_at(bytes(self._page), whole=True))
 
     def _close(self, chunk: bytes, raws: list[bytes], passed: int, finding: Finding) -> Tapped:
         """Ends with the last of ``raws``, ``passed`` bytes of the first of which are with the client already."""
+        if len(raws) > 1 or not self._passed_of_frame:
+            raws = raws[:-1]  # a frame that has begun to pass is passed to its end: the error frame needs a clean line
+        return self._ends(chunk, sum(map(len, raws)) - passed if raws else 0, finding)
+
+    def _ends(self, chunk: bytes, passing: int, finding: Finding) -> Tapped:
+        """The end of the stream behind so many of the bytes that are kept and come."""
         self._closed = True
         if self._encoded:
             return Tapped(finding=finding, withheld=True)
-        if len(raws) > 1 or not self._passed_of_frame:
-            raws = raws[:-1]  # a frame that has begun to pass is passed to its end: the error frame needs a clean line
-        passing = bytes(self._kept + chunk)[: sum(map(len, raws)) - passed] if raws else b""
-        return Tapped(self._chunks(passing), finding, withheld=self._lines)
+        return Tapped(_chunks(bytes(self._kept + chunk)[: max(0, passing)]), finding, withheld=self._lines)
 
     def _go_on(self, chunk: bytes) -> Tapped:
         tail = len(self._framer)
-        if not tail or self._passed_of_frame or self._through:
+        if not tail or self._passed_of_frame or self.through:
             return self._release(chunk)
         if self._framer.begins(_ANSWER_START):
             self._passed_of_frame = True
@@ -248,36 +239,30 @@ class Tap:
             return self._release(chunk)
         if tail > HELD_BACK or (self._encoded and self._kept and len(self._kept) + len(chunk) > HELD_BACK):
             return self._too_long(chunk)
-        if self._encoded:
-            self._kept += chunk
-            return _NOTHING
         self._kept += chunk
+        if self._encoded:
+            return _NOTHING
         let_go = max(len(self._kept) - tail, 0)  # of an unfinished frame, comment lines may be with the client already
         passing = bytes(self._kept[:let_go])
         del self._kept[:let_go]
-        return Tapped(self._chunks(passing))
+        return Tapped(_chunks(passing))
 
     def _too_long(self, chunk: bytes) -> Tapped:
         """More than may be held back: a page that shows its markers by now is told, all else goes on."""
         tail = self._framer.rest
-        if self._suspicious(tail):
-            document = bare_document(parse(tail))
-            if document is not None:
-                finding = self._recogniser.document(self._surface, self._head, document, whole=False)
-                if finding.kind in STOPPING:
-                    self._closed = True
-                    if self._encoded:
-                        return Tapped(finding=finding, withheld=True)
-                    return Tapped(self._chunks(bytes(self._kept + chunk)[: -len(tail)]), finding, withheld=self._lines)
+        document = bare_document(parse(tail)) if self.suspicious(tail) else None
+        if document is not None:
+            finding = self._look_at(document, whole=False)
+            if finding.kind in STOPPING:
+                return self._ends(chunk, len(self._kept) + len(chunk) - len(tail), finding)
         self._passed_of_frame = True
         return self._release(chunk)
 
     def _release(self, chunk: bytes) -> Tapped:
-        if not self._kept:
-            return Tapped((chunk,) if chunk else ())
-        kept, self._kept = self._kept, bytearray()
-        return Tapped(self._chunks(bytes(kept + chunk)))
+        if self._kept:
+            chunk, self._kept = bytes(self._kept + chunk), bytearray()
+        return Tapped(_chunks(chunk))
 
-    @staticmethod
-    def _chunks(data: bytes) -> tuple[bytes, ...]:
-        return (data,) if data else ()
+
+def _chunks(data: bytes) -> tuple[bytes, ...]:
+    return (data,) if data else ()
