@@ -9,8 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from policies.exchange import Exchange
-from policies.research.evidence import to_json
 from policies.rules import Rules
 
 BATCH = 16
@@ -65,7 +66,7 @@ class EvidenceLog:
         for ex, wall in batch:
             try:
                 record = rules.note(ex, wall)
-                lines += [to_json(record), b"\n"] if path else []
+                lines += [msgspec.json.encode(record), b"\n"] if path else []
             except Exception as fault:  # noqa: BLE001 - evidence that fails must not cost anything else
                 self._fault("evidence", None, fault)
         try:

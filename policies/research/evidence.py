@@ -7,10 +7,10 @@ no prompt, no credential, no token.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,10 +19,11 @@ from policies.kinds import Challenge, Kind
 
 TEXT_LIMIT = 100
 """Characters of a name that a client chose (its model) in a record."""
+Value = TypeVar("Value")
 
 
-class Facts(msgspec.Struct, frozen=True, gc=False):
-    """Exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
+class _Exchange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of an exchange, and stands in its record too."""
 
     wall: float
     """Seconds since the epoch, when the request was complete."""
@@ -35,55 +36,46 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the body."""
     digest: str
     """Of what is asked: a re-send has an equal one."""
-    prefix: Callable[[int], str] | None = None
-    """Gives the digest of all messages but the last so many; called at once and not kept."""
-    roles: Sequence[str] = ()
-    """One for each message, in their order."""
-    markers: Collection[str] = frozenset()
-    """Kinds of content in the body."""
+    roles: tuple[str, ...] = ()
+    """One for each message, in their order; of a record each once."""
     gap_session: float | None = None
     """Seconds since the previous answer of the session ended."""
     gap_account: float | None = None
     new_connection: bool | None = None
     """True where the upstream connection was made for this request, None where that is unknown."""
-    token: str | None = None
-    """Hash of the one-time captcha token in the request."""
     attempt: int = 1
     """Sends in all: 1, and more where it was sent again in place."""
-    first: Finding | None = None
-    """What the first send found, where there were more; without it that is taken for a passing refusal."""
     side: bool = False
     """A side request: neither compared with the conversation nor taken for its previous request."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Facts(_Exchange, frozen=True, kw_only=True, gc=False):
+    """Exchange with an upstream, as the caller saw it. Digests and hashes are hashed again before they are kept."""
+
+    prefix: Callable[[int], str] | None = None
+    """Gives the digest of all messages but the last so many; called at once and not kept."""
+    markers: Collection[str] = frozenset()
+    """Kinds of content in the body."""
+    token: str | None = None
+    """Hash of the one-time captcha token in the request."""
+    first: Finding | None = None
+    """What the first send found, where there were more; without it that is taken for a passing refusal."""
+
+
+class Record(_Exchange, frozen=True, kw_only=True, gc=False):
     """Record of an exchange, ready to be counted or written down. A comparison is None where there is nothing to compare with."""
 
-    wall: float
-    upstream: str
-    wire: str
-    model: str
-    session: str
-    account: str
-    gap_session: float | None
-    gap_account: float | None
-    size: int
     size_change: int | None = None
     """Bytes against the previous request of the session."""
-    digest: str
     same_digest: bool | None = None
     prefix_changed: bool | None = None
     shrunk: bool | None = None
-    roles: tuple[str, ...]
     new_roles: tuple[str, ...] | None = None
     new_markers: tuple[str, ...] | None = None
     """Kinds of content that the previous body lacked."""
     previous_refused: bool | None = None
-    new_connection: bool | None
     token_seen_before: bool | None
     """None where the request carries no one-time token."""
-    attempt: int
-    side: bool
     finding: str
     """A ``findings.Kind`` value: of the last send."""
     row: str
@@ -98,11 +90,6 @@ def refused(finding: Finding) -> bool:
     if finding.kind is Kind.CALLER_ERROR:
         return finding.transient
     return finding.kind in (Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CHALLENGE) and finding.challenge is not Challenge.BODY_SIZE
-
-
-def to_json(record: Record) -> bytes:
-    """Line of JSON, without its newline."""
-    return msgspec.json.encode(record)
 
 
 class _Previous(msgspec.Struct, frozen=True, gc=False):
@@ -131,30 +118,18 @@ class Evidence:
 
     def note(self, facts: Facts, finding: Finding) -> Record:
         """Keep one exchange and what came of it. For those that reached an upstream, in the order in which they ended."""
-        session = self._name(facts.session)
-        record = Record(
-            wall=facts.wall,
-            upstream=facts.upstream,
-            wire=facts.wire,
-            model=facts.model[:TEXT_LIMIT].encode("utf-8", "replace").decode(),
-            session=session,
-            account=self._name(facts.account),
-            gap_session=facts.gap_session,
-            gap_account=facts.gap_account,
-            size=facts.size,
-            digest=self._hashed(facts.digest),
-            roles=tuple(sorted(set(facts.roles))),
-            new_connection=facts.new_connection,
-            token_seen_before=self._seen(facts),
-            attempt=facts.attempt,
-            side=facts.side,
-            finding=finding.kind.value,
-            row=finding.row,
-            refused=_refused_first(facts, finding),
-            refused_at_last=refused(finding),
-            **self._compare(session, facts),
-        )
-        self._remember(session, facts, refused=record.refused_at_last)
+        session, last = self._name(facts.session), refused(finding)
+        first = last if facts.attempt == 1 else facts.first is None or refused(facts.first)
+        known = {name: getattr(facts, name) for name in _Exchange.__struct_fields__}
+        known |= {"session": session, "account": self._name(facts.account), "digest": self._hashed(facts.digest)}
+        known |= {
+            "model": facts.model[:TEXT_LIMIT].encode("utf-8", "replace").decode(),
+            "roles": tuple(sorted(set(facts.roles))),
+        }
+        known |= {"finding": finding.kind.value, "row": finding.row, "refused": first, "refused_at_last": last}
+        record = Record(**known, **self._compare(session, facts), token_seen_before=self._seen(facts.token))
+        if not facts.side:
+            self._remember(session, facts, refused=last)
         self._records.append(record)
         return record
 
@@ -177,45 +152,36 @@ class Evidence:
             "previous_refused": previous.refused,
         }
 
-    def _seen(self, facts: Facts) -> bool | None:
-        if facts.token is None:
+    def _seen(self, token: str | None) -> bool | None:
+        if token is None:
             return None
-        token = self._hashed(facts.token)
-        seen = token in self._tokens
-        self._tokens[token] = None
-        self._tokens.move_to_end(token)
-        if len(self._tokens) > self._limits[1]:
-            self._tokens.popitem(last=False)
+        hashed = self._hashed(token)
+        seen = hashed in self._tokens
+        _keep(self._tokens, hashed, None, self._limits[1])
         return seen
 
     def _remember(self, session: str, facts: Facts, *, refused: bool) -> None:
-        if facts.side:
-            return
-        self._previous[session] = _Previous(
+        previous = _Previous(
             size=facts.size,
             digest=facts.digest,
-            whole=_prefix(facts, 0),
+            whole=facts.prefix(0) if facts.prefix else "",
             messages=len(facts.roles),
             roles=frozenset(facts.roles),
             markers=frozenset(facts.markers),
             refused=refused,
         )
-        self._previous.move_to_end(session)
-        if len(self._previous) > self._limits[0]:
-            self._previous.popitem(last=False)
+        _keep(self._previous, session, previous, self._limits[0])
 
     def _hashed(self, text: str) -> str:
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).hexdigest() if text else ""
 
 
-def _refused_first(facts: Facts, last: Finding) -> bool:
-    if facts.attempt == 1:
-        return refused(last)
-    return facts.first is None or refused(facts.first)
-
-
-def _prefix(facts: Facts, but: int) -> str:
-    return facts.prefix(but) if callable(facts.prefix) else ""
+def _keep(kept: OrderedDict[str, Value], key: str, value: Value, most: int) -> None:
+    """Keep a value as the newest of at most so many."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
 
 
 def _prefix_changed(facts: Facts, previous: _Previous) -> bool | None:
@@ -225,4 +191,4 @@ def _prefix_changed(facts: Facts, previous: _Previous) -> bool | None:
     added = len(facts.roles) - previous.messages
     if added < 0:
         return True
-    return _prefix(facts, added) != previous.whole if callable(facts.prefix) and previous.whole else None
+    return facts.prefix(added) != previous.whole if facts.prefix and previous.whole else None

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.growth.counting import Metered
 from tests.growth.shapes import HELLO
 from tests.policies.answer.test_encodings import compress_brotli, zstd
@@ -127,7 +129,7 @@ def request(wire: str) -> Reading:
                 markers=product["policies.request.body"].markers(body),
                 token=call.one_time_token,
             )
-            evidence.to_json(notes.note(facts, product["policies.findings"].ANSWER))
+            msgspec.json.encode(notes.note(facts, product["policies.findings"].ANSWER))
         weights = product["policies.settings"].EstimateWeights()
         product["policies.request.tokens"].estimate(body, surface.wire, weights)
 

@@ -8,7 +8,7 @@ from policies.findings import ANSWER, Finding
 from policies.kinds import Challenge, Kind, Wire
 from policies.request import body as bodies
 from policies.request.body import NOTHING, read_body
-from policies.research.evidence import Evidence, Facts, Record, refused, to_json
+from policies.research.evidence import Evidence, Facts, Record, refused
 
 HISTORY = "abc"
 """A conversation, one letter a message; its slices stand for bodies."""
@@ -186,13 +186,13 @@ def test_a_record_is_one_line_of_json_that_reads_back() -> None:
     evidence = Evidence()
     evidence.note(FIRST, ANSWER)
     record = evidence.note(replace(FIRST, token="t", gap_session=0.25, new_connection=True), REFUSAL)
-    line = to_json(record)
+    line = msgspec.json.encode(record)
     assert b"\n" not in line
     assert msgspec.json.decode(line, type=Record) == record
 
 
 def test_a_line_carries_no_session_id_account_digest_token_or_text_of_the_upstream() -> None:
-    line = to_json(Evidence(key=b"k").note(replace(FIRST, token="captcha-token", model="m" * 5000), REFUSAL))
+    line = msgspec.json.encode(Evidence(key=b"k").note(replace(FIRST, token="captcha-token", model="m" * 5000), REFUSAL))
     for secret in (
         "clients-own",
         "account-hash",
@@ -230,4 +230,4 @@ def test_a_session_in_use_outlives_an_idle_one() -> None:
 
 
 def test_text_that_is_no_unicode_breaks_nothing() -> None:
-    assert to_json(Evidence().note(replace(FIRST, session="\ud800", model="\ud800"), ANSWER))
+    assert msgspec.json.encode(Evidence().note(replace(FIRST, session="\ud800", model="\ud800"), ANSWER))
