@@ -26,19 +26,17 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval: stays within 0 and 1 and is honest at few cases (Wilson 1927)."""
-        if not self.all:
+        if self.rate is None:
             return 0.0, 1.0
-        share, spread = self.refused / self.all, Z95 * Z95 / self.all
+        share, spread = self.rate, Z95 * Z95 / self.all
         middle = (share + spread / 2) / (1 + spread)
         half = Z95 * sqrt(share * (1 - share) / self.all + spread / (4 * self.all)) / (1 + spread)
-        low = 0.0 if self.refused == 0 else max(0.0, middle - half)
-        high = 1.0 if self.refused == self.all else min(1.0, middle + half)
-        return low, high
+        return max(0.0, middle - half) if self.refused else 0.0, min(1.0, middle + half) if share < 1 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Stratum: cases that differ in one thing, with it and without it."""
+    """Cases that differ in one thing, with it and without it."""
 
     having: Share = Share()
     lacking: Share = Share()
@@ -73,12 +71,8 @@ class Table:
         if one is None or other is None:
             return None
         (low, high), (other_low, other_high) = self.having.interval, self.lacking.interval
-        apart = one - other
-        return (
-            apart,
-            apart - sqrt((one - low) ** 2 + (other_high - other) ** 2),
-            apart + sqrt((high - one) ** 2 + (other - other_low) ** 2),
-        )
+        down, up = sqrt((one - low) ** 2 + (other_high - other) ** 2), sqrt((high - one) ** 2 + (other - other_low) ** 2)
+        return one - other, one - other - down, one - other + up
 
 
 def evidence_of_difference(strata: Iterable[Table]) -> float:
@@ -91,6 +85,4 @@ def evidence_of_difference(strata: Iterable[Table]) -> float:
         surplus += table.having.refused - table.having.all * table.refused / total
         odds = table.having.all * table.lacking.all * table.refused * (total - table.refused)
         variance += odds / (total * total * (total - 1))
-    if not variance:
-        return 0.0
-    return copysign(max(0.0, abs(surplus) - 0.5), surplus) / sqrt(variance)
+    return copysign(max(0.0, abs(surplus) - 0.5), surplus) / sqrt(variance) if variance else 0.0

@@ -8,9 +8,10 @@ It counts the first sends of requests that were answered or refused in passing, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
+from typing import NamedTuple
 
 from policies.kinds import Kind
 from policies.research.evidence import Record
@@ -25,8 +26,7 @@ CLEAR = 4.0
 GAP_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(NamedTuple):
     """Something that may cause a refusal, or may only come along with what does."""
 
     letter: str
@@ -59,35 +59,27 @@ SUSPECTS = (
 UPSTREAM = len(SUSPECTS) - 1
 
 
-class Verdict(StrEnum):
-    TOO_FEW = "too_few"
-    NO_DIFFERENCE = "no_difference"
-    FEWER = "fewer"
-    EXPLAINED = "explained"
-    INSEPARABLE = "inseparable"
-    CAUSE = "cause"
+class Verdict(Enum):
+    """What is said of a suspect, in English and Chinese."""
 
-
-SENTENCES: Mapping[Verdict, tuple[str, str]] = {
-    Verdict.TOO_FEW: (
+    TOO_FEW = (
         "Too few: at least 10 exchanges on each side and 5 refusals are needed.",
         "样本太少：两边各需至少 10 次请求，并有 5 次拒绝。",
-    ),
-    Verdict.NO_DIFFERENCE: ("No clear difference.", "没有明显差别。"),
-    Verdict.FEWER: ("Refused less often with it: no trigger.", "有它时反而更少被拒绝：不是诱因。"),
-    Verdict.EXPLAINED: (
+    )
+    NO_DIFFERENCE = "No clear difference.", "没有明显差别。"
+    FEWER = "Refused less often with it: no trigger.", "有它时反而更少被拒绝：不是诱因。"
+    EXPLAINED = (
         "Refused more often with it, but not while {others} is held equal, which explains it.",
         "有它时更常被拒绝，但在{others}相同时没有差别，后者足以解释。",
-    ),
-    Verdict.INSEPARABLE: (
+    )
+    INSEPARABLE = (
         "Refused more often with it, but it cannot be told apart from {others}.",
         "有它时更常被拒绝，但无法与{others}区分。",
-    ),
-    Verdict.CAUSE: (
+    )
+    CAUSE = (
         "Refused more often with it, also where the other triggers are the same: the likely cause.",
         "有它时更常被拒绝，其他诱因相同时也是如此：很可能是原因。",
-    ),
-}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +94,8 @@ class Comparison:
     @property
     def sentences(self) -> tuple[str, str]:
         """English, Chinese."""
-        english, chinese = SENTENCES[self.verdict]
-        names = " and ".join(f"{other.letter} ({other.name})" if other.accused else other.name for other in self.others)
-        return english.format(others=names), chinese.format(others="、".join(other.chinese for other in self.others))
+        (english, chinese), (names, chinese_names) = self.verdict.value, _named(self.others)
+        return english.format(others=names), chinese.format(others=chinese_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +117,7 @@ class Report:
         """English, Chinese."""
         named = [one.suspect for one in self.comparisons if one.verdict is Verdict.CAUSE]
         if named:
-            english = " and ".join(f"{suspect.letter} ({suspect.name})" for suspect in named)
-            chinese = "、".join(suspect.chinese for suspect in named)
+            english, chinese = _named(named)
             return (
                 f"Refusals go with {english}: the likely cause, to be confirmed by the experiment.",
                 f"拒绝与{chinese}相关：很可能是原因，请用实验确认。",
@@ -139,21 +129,23 @@ class Report:
         return "No suspected trigger stands out.", "没有哪个可疑诱因突出。"
 
 
+def _named(suspects: Iterable[Suspect]) -> tuple[str, str]:
+    """Names in a row, in English and Chinese."""
+    english = " and ".join(f"{one.letter} ({one.name})" if one.accused else one.name for one in suspects)
+    return english, "、".join(one.chinese for one in suspects)
+
+
 def report(records: Iterable[Record]) -> Report:
     records = tuple(records)
     judged = [record for record in records if record.refused or record.finding == Kind.ANSWER]
+    resent = [record.refused_at_last for record in judged if record.refused and record.attempt > 1]
     cells = _Cells(judged)
     return Report(
         exchanges=len(records),
-        counted=_share(record.refused for record in judged),
-        resent=_share(record.refused_at_last for record in judged if record.refused and record.attempt > 1),
+        counted=Share(sum(record.refused for record in judged), len(judged)),
+        resent=Share(sum(resent), len(resent)),
         comparisons=tuple(cells.judge(index) for index, suspect in enumerate(SUSPECTS) if suspect.accused),
     )
-
-
-def _share(refusals: Iterable[bool]) -> Share:
-    refusals = tuple(refusals)
-    return Share(sum(refusals), len(refusals))
 
 
 class _Cells:
@@ -164,20 +156,18 @@ class _Cells:
         for record in records:
             counts[tuple(suspect.present(record) for suspect in SUSPECTS)] += Share(int(record.refused), 1)
         self._counts = dict(counts)
-        self._clear = {index for index, suspect in enumerate(SUSPECTS) if suspect.accused and self._differs(index)}
+        tables = {index: self._table(index) for index, suspect in enumerate(SUSPECTS) if suspect.accused}
+        self._clear = {index for index, table in tables.items() if _enough(table) and table.apart and table.more}
 
     def judge(self, index: int) -> Comparison:
         table = self._table(index)
         unknown = sum(share.all for values, share in self._counts.items() if values[index] is None)
-        verdict, others = self._verdict(index, table)
-        return Comparison(SUSPECTS[index], table, unknown, verdict, tuple(SUSPECTS[other] for other in others))
-
-    def _verdict(self, index: int, table: Table) -> tuple[Verdict, tuple[int, ...]]:
+        verdict, others = Verdict.FEWER if table.apart else Verdict.NO_DIFFERENCE, tuple[int, ...]()
         if not _enough(table):
-            return Verdict.TOO_FEW, ()
-        if not table.apart:
-            return Verdict.NO_DIFFERENCE, ()
-        return self._reason(index) if table.more else (Verdict.FEWER, ())
+            verdict = Verdict.TOO_FEW
+        elif table.apart and table.more:
+            verdict, others = self._reason(index)
+        return Comparison(SUSPECTS[index], table, unknown, verdict, tuple(SUSPECTS[other] for other in others))
 
     def _reason(self, index: int) -> tuple[Verdict, tuple[int, ...]]:
         """Verdict on a clear surplus of refusals: this trigger, others, or no telling which."""
@@ -202,10 +192,6 @@ class _Cells:
                 one = Table(having=share) if values[index] else Table(lacking=share)
                 strata[tuple(values[other] for other in given)] += one
         return strata
-
-    def _differs(self, index: int) -> bool:
-        table = self._table(index)
-        return _enough(table) and table.apart and table.more
 
     def _stands(self, index: int, *given: int) -> bool:
         """True where refusals are clearly more with it while ``given`` and the upstream are held equal."""
