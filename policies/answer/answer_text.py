@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from policies.answer import documents
@@ -17,69 +17,79 @@ READ_AT_MOST = 1024 * 1024
 WRITE_AT_MOST = 256 * 1024
 """Characters of the text."""
 
-Piece = tuple[str, str]
-"""Which part it belongs to (`text`, `thinking`, `tool NAME`) and a piece of it. Pieces of one part are joined; empty ones begin none."""
-
-
-@dataclass(slots=True)
-class Seen:
-    """What earlier frames said that later ones go on from."""
-
-    tools: dict[str, str] = field(default_factory=dict)
-    """The heading of a tool call by its index or id."""
-    calls: Counter[str] = field(default_factory=Counter)
-    """How often each tool was called, by its heading."""
-    grown: dict[str, str | None] = field(default_factory=dict)
-    """A part as far as it was repeated from its beginning; None where its frames hold what is new alone."""
-
 
 def assemble(wire: Wire | str, body: bytes) -> str:
     """The parts in the order in which they began, each under a heading in brackets; empty where there is no answer.
 
     Takes an event stream or one JSON object, whole or cut anywhere. Never raises.
     """
-    parts: list[tuple[str, list[str]]] = []
-    left = WRITE_AT_MOST
-    for heading, text in _pieces(str(wire), body[:READ_AT_MOST]):
-        _part(parts, heading).append(text[:left])
-        left -= len(text)
-        if left <= 0:
+    read, parts = _READERS.get(wire, _any_wire), _Parts()
+    for value in _objects(body[:READ_AT_MOST]):
+        with contextlib.suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):
+            read(value, parts)  # a frame of another shape says nothing
+        if parts.left <= 0:
             break
-    written = ((heading, "".join(pieces)) for heading, pieces in parts)
+    written = ((heading, "".join(pieces)) for heading, pieces in parts.begun)
     text = "\n\n".join(f"[{heading}]\n{part}" for heading, part in written if part.strip())
-    return f"{text}\n[… cut here]" if text and (left <= 0 or len(body) > READ_AT_MOST) else text
+    return f"{text}\n[… cut here]" if text and (parts.left <= 0 or len(body) > READ_AT_MOST) else text
 
 
-def _part(parts: list[tuple[str, list[str]]], heading: str) -> list[str]:
-    """The pieces of the part that goes on under this heading: the last one, or a tool call begun earlier, or a new one."""
-    if parts and parts[-1][0] == heading:
-        return parts[-1][1]
-    if heading.startswith("tool"):
-        for known, pieces in reversed(parts[-50:]):
+class _Parts:
+    """The parts so far (`text`, `thinking`, `tool NAME`), and what frames said that later ones go on from."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, list[str]]] = []
+        self.left = WRITE_AT_MOST
+        self._tools: dict[str, str] = {}
+        """The heading of a tool call by its index or id."""
+        self._calls: Counter[str] = Counter()
+        """How often each tool was called, by its heading."""
+        self._grown: dict[str, str | None] = {}
+        """A part as far as it was repeated from its beginning; None where its frames hold what is new alone."""
+
+    def add(self, heading: str, text: object) -> None:
+        """A piece of a part; empty ones begin none."""
+        if text and isinstance(text, str) and self.left > 0:
+            self._pieces(heading).append(text[: self.left])
+            self.left -= len(text)
+
+    def _pieces(self, heading: str) -> list[str]:
+        """Those of the part that goes on under this heading: the last one, or a tool call begun earlier, or a new one."""
+        for known, pieces in reversed(self.begun[-50:] if heading.startswith("tool") else self.begun[-1:]):
             if known == heading:
                 return pieces
-    parts.append((heading, []))
-    return parts[-1][1]
+        self.begun.append((heading, []))
+        return self.begun[-1][1]
 
+    def grow(self, heading: str, text: object) -> None:
+        """A part that each frame may repeat from its beginning (DashScope without `incremental_output`).
 
-def _pieces(wire: str, body: bytes) -> Iterator[Piece]:
-    reader = _READERS.get(wire, _any_wire)
-    seen = Seen()
-    for value in _objects(body):
-        try:
-            yield from ((heading, text) for heading, text in reader(value, seen) if text and isinstance(text, str))
-        except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            continue  # a frame of another shape says nothing
+        Once a frame does not repeat what came before it, none of that part does.
+        """
+        so_far = self._grown.get(heading, "")
+        if not text or not isinstance(text, str):
+            return
+        repeats = so_far is not None and text.startswith(so_far)
+        self._grown[heading] = text if repeats else None
+        self.add(heading, text[len(so_far or "") :] if repeats else text)
+
+    def call(self, name: object, index: str = "") -> str:
+        """A heading of its own for each call, since one tool may be called twice; later frames name it by its index."""
+        heading = f"tool {name}"[:80]
+        self._calls[heading] += 1
+        calls = self._calls[heading]
+        self._tools[index] = heading if calls == 1 else f"{heading} #{calls}"
+        return self._tools[index]
+
+    def tool(self, index: str, otherwise: str = "tool") -> str:
+        return self._tools.get(index, otherwise)
 
 
 def _objects(body: bytes) -> Iterator[dict[str, Any]]:
     """The whole body where it is one JSON object, else the data of each frame; what is no object is left out."""
-    if (whole := _object(body)) is not None:
-        yield whole
-        return
-    for frame in frames(body):
-        if (value := _object(frame.data)) is not None:
-            yield value
+    whole = _object(body)
+    values = [whole] if whole is not None else (_object(frame.data) for frame in frames(body))
+    return (value for value in values if value is not None)
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
@@ -87,116 +97,96 @@ def _object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _anthropic(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
+def _anthropic(value: dict[str, Any], parts: _Parts) -> None:
     index = str(value.get("index", ""))
     match value.get("type"):
         case "content_block_start":
-            yield from _anthropic_block(value["content_block"], seen, index)
+            _anthropic_block(value["content_block"], parts, index)
         case "content_block_delta":
             delta = value["delta"]
-            yield seen.tools.get(index, "text"), delta.get("text", "")
-            yield "thinking", delta.get("thinking", "")
-            yield seen.tools.get(index, "tool"), delta.get("partial_json", "")
+            parts.add(parts.tool(index, "text"), delta.get("text"))
+            parts.add("thinking", delta.get("thinking"))
+            parts.add(parts.tool(index), delta.get("partial_json"))
         case "message":
             for number, block in enumerate(value["content"]):
-                yield from _anthropic_block(block, seen, str(number))
-        case _:
-            return
+                _anthropic_block(block, parts, str(number))
 
 
-def _anthropic_block(block: dict[str, Any], seen: Seen, index: str) -> Iterator[Piece]:
+def _anthropic_block(block: dict[str, Any], parts: _Parts, index: str) -> None:
     if "name" in block:
-        seen.tools[index] = _tool(block["name"], seen)
+        heading = parts.call(block["name"], index)
         if block.get("input"):
-            yield seen.tools[index], json.dumps(block["input"], ensure_ascii=False)
-    yield "text", block.get("text", "")
-    yield "thinking", block.get("thinking", "")
+            parts.add(heading, json.dumps(block["input"], ensure_ascii=False))
+    parts.add("text", block.get("text"))
+    parts.add("thinking", block.get("thinking"))
 
 
-def _openai(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
+def _openai(value: dict[str, Any], parts: _Parts) -> None:
     for choice in value["choices"]:
         delta = choice.get("delta") or choice.get("message") or {}
-        yield "thinking", delta.get("reasoning_content") or delta.get("reasoning") or ""
-        yield "text", _content(delta.get("content"))
+        parts.add("thinking", delta.get("reasoning_content") or delta.get("reasoning"))
+        parts.add("text", _content(delta.get("content")))
         for number, call in enumerate(delta.get("tool_calls") or ()):
             index, function = str(call.get("index", number)), call.get("function") or {}
-            if function.get("name") and index not in seen.tools:
-                seen.tools[index] = _tool(function["name"], seen)
-            yield seen.tools.get(index, "tool"), function.get("arguments") or ""
+            if function.get("name") and not parts.tool(index, ""):
+                parts.call(function["name"], index)
+            parts.add(parts.tool(index), function.get("arguments"))
 
 
-def _responses(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
-    kind = value.get("type", "")
-    match kind:
+def _responses(value: dict[str, Any], parts: _Parts) -> None:
+    match value.get("type", ""):
         case "response.output_text.delta" | "response.refusal.delta":
-            yield "text", value["delta"]
+            parts.add("text", value["delta"])
         case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
-            yield "thinking", value["delta"]
+            parts.add("thinking", value["delta"])
         case "response.output_item.added" if value["item"].get("name"):
-            seen.tools[str(value["item"].get("id"))] = _tool(value["item"]["name"], seen)
+            parts.call(value["item"]["name"], str(value["item"].get("id")))
         case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
-            yield seen.tools.get(str(value.get("item_id")), "tool"), value["delta"]
+            parts.add(parts.tool(str(value.get("item_id"))), value["delta"])
         case "" if value.get("object") == "response":
             for item in value["output"]:
                 if item.get("name"):
-                    yield _tool(item["name"], seen), item.get("arguments") or item.get("input") or ""
-                yield "thinking" if item.get("type") == "reasoning" else "text", _content(item.get("content"))
+                    parts.add(parts.call(item["name"]), item.get("arguments") or item.get("input"))
+                parts.add("thinking" if item.get("type") == "reasoning" else "text", _content(item.get("content")))
 
 
-def _qwen_web(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
+def _qwen_web(value: dict[str, Any], parts: _Parts) -> None:
     for choice in value["choices"]:
         delta = choice.get("delta") or choice.get("message") or {}
         phase = str(delta.get("phase") or "answer")
         heading = {"answer": "text", "think": "thinking", "thinking_summary": "thinking"}.get(phase, phase[:40])
-        yield heading, _content(delta.get("content"))
+        parts.add(heading, _content(delta.get("content")))
         if phase == "thinking_summary":
             thought = (delta.get("extra") or {}).get("summary_thought") or {}
-            yield from _grown(heading, "\n".join(map(str, thought.get("content") or ())), seen)
+            parts.grow(heading, "\n".join(map(str, thought.get("content") or ())))
         if function := delta.get("function_call"):
-            yield f"tool {function.get('name') or ''}".strip(), function.get("arguments") or ""
+            _function(function, parts)
 
 
-def _zai_web(value: dict[str, Any], _seen: Seen) -> Iterator[Piece]:
+def _zai_web(value: dict[str, Any], parts: _Parts) -> None:
     data = value["data"]
     heading = "thinking" if data.get("phase") == "thinking" else "text"
-    yield heading, data.get("delta_content") or data.get("edit_content") or data.get("content") or ""
+    parts.add(heading, data.get("delta_content") or data.get("edit_content") or data.get("content"))
 
 
-def _native(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
+def _native(value: dict[str, Any], parts: _Parts) -> None:
     output = value["output"]
-    yield from _grown("text", output.get("text") or "", seen)
+    parts.grow("text", output.get("text"))
     for choice in output.get("choices") or ():
         message = choice["message"]
-        yield from _grown("thinking", message.get("reasoning_content") or "", seen)
-        yield from _grown("text", _content(message.get("content")), seen)
+        parts.grow("thinking", message.get("reasoning_content"))
+        parts.grow("text", _content(message.get("content")))
         for call in message.get("tool_calls") or ():
-            function = call["function"]
-            yield f"tool {function.get('name') or ''}".strip(), function.get("arguments") or ""
+            _function(call["function"], parts)
 
 
-def _any_wire(value: dict[str, Any], seen: Seen) -> Iterator[Piece]:
-    if "choices" in value:
-        yield from _openai(value, seen)
-    elif str(value.get("type", "")).startswith("response."):
-        yield from _responses(value, seen)
-    else:
-        yield from _anthropic(value, seen)
+def _function(function: dict[str, Any], parts: _Parts) -> None:
+    parts.add(f"tool {function.get('name') or ''}".strip(), function.get("arguments"))
 
 
-def _grown(heading: str, text: str, seen: Seen) -> Iterator[Piece]:
-    """What is new in a part that each frame may repeat from its beginning (DashScope without `incremental_output`).
-
-    Once a frame does not repeat what came before it, none of that part does.
-    """
-    so_far = seen.grown.get(heading, "")
-    if not text:
-        return
-    if so_far is None or not text.startswith(so_far):
-        seen.grown[heading] = None
-        yield heading, text
-    else:
-        seen.grown[heading] = text
-        yield heading, text[len(so_far) :]
+def _any_wire(value: dict[str, Any], parts: _Parts) -> None:
+    responses = str(value.get("type", "")).startswith("response.")
+    (_openai if "choices" in value else _responses if responses else _anthropic)(value, parts)
 
 
 def _content(content: object) -> str:
@@ -206,15 +196,7 @@ def _content(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _tool(name: object, seen: Seen) -> str:
-    """A heading of its own for each call, since one tool may be called twice."""
-    heading = f"tool {name}"[:80]
-    seen.calls[heading] += 1
-    calls = seen.calls[heading]
-    return heading if calls == 1 else f"{heading} #{calls}"
-
-
-_READERS: dict[str, Callable[[dict[str, Any], Seen], Iterator[Piece]]] = {
+_READERS: dict[str, Callable[[dict[str, Any], _Parts], None]] = {
     Wire.ANTHROPIC: _anthropic,
     Wire.OPENAI: _openai,
     Wire.RESPONSES: _responses,

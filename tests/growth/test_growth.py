@@ -187,7 +187,7 @@ WITHOUT: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "policies/refusal/pages.py": (('_ENDLESS_REFERENCE.sub("\\ufffd", " ".join(words))', '" ".join(words)'),),
     "policies/answer/answer_text.py": (
-        ("calls = seen.calls[heading]", "calls = sum(1 for name in seen.tools.values() if name.startswith(heading)) + 1"),
+        ("calls = self._calls[heading]", "calls = sum(1 for name in self._tools.values() if name.startswith(heading)) + 1"),
     ),
 }
 """The mends, taken away."""
