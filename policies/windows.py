@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from policies.calls import Call
-from policies.request import catalogue
+from policies.request import surfaces
 
 SMALLEST = 1_000
 """Tokens; a smaller number in a text is no window."""
@@ -138,11 +138,11 @@ class Windows:
 
     def _stated(self, call: Call) -> Window | None:
         name = call.model.lower()
-        fitting = [pattern for pattern in self._additions if catalogue.fits(pattern, name)]
+        fitting = [pattern for pattern in self._additions if surfaces.fits(pattern, name)]
         if fitting:
             best = max(fitting, key=lambda pattern: (not pattern.endswith("*"), len(pattern)))
             return Window(self._additions[best], "config")
-        entry = catalogue.look_up(call.surface.upstream, call.surface.family, call.model)
+        entry = surfaces.model_window(call.surface.upstream, call.surface.family, call.model)
         if entry is None:
             return None
         return Window(entry.thinking if call.thinking and entry.thinking else entry.tokens, f"catalogue: {entry.source}")

@@ -90,11 +90,11 @@ class Framer:
         """The bytes of every frame that this chunk completes, unparsed."""
         if self.overrun:
             return []
-        raws: list[bytes] = []
+        raws, held = list[bytes](), self._buffer
         buffer: bytes | bytearray = chunk
-        if self._buffer:
-            self._buffer += chunk
-            buffer = self._buffer
+        if held:
+            held += chunk
+            buffer = held
         self._carriage = self._carriage or b"\r" in chunk
         start = 0
         end = self._boundary(buffer, max(0, self._seen - _LOOK_BACK))
@@ -102,7 +102,15 @@ class Framer:
             raws.append(bytes(buffer[start:end]))
             start = end
             end = self._boundary(buffer, end)
-        self._keep(buffer, start)
+        if buffer is held:
+            del held[:start]
+        else:
+            held += memoryview(buffer)[start:]
+        if start:
+            self._heard, self._speaks = 0, False
+        self._seen = len(held)
+        if self._seen > self._limit:
+            self.overrun, self._buffer, self._seen = True, bytearray(), 0
         return raws
 
     def _boundary(self, buffer: bytes | bytearray, start: int) -> int:
@@ -114,20 +122,6 @@ class Framer:
             return at + 2 if at >= 0 else 0
         where = _BLANK_LINE.search(buffer, start)
         return where.end() if where else 0
-
-    def _keep(self, buffer: bytes | bytearray, start: int) -> None:
-        if buffer is self._buffer:
-            if start:
-                del self._buffer[:start]
-        else:
-            self._buffer += memoryview(buffer)[start:]
-        if start:
-            self._heard, self._speaks = 0, False
-        self._seen = len(self._buffer)
-        if self._seen > self._limit:
-            self.overrun = True
-            self._buffer = bytearray()
-            self._seen = 0
 
     @property
     def rest(self) -> bytes:

@@ -82,17 +82,13 @@ class RequestBody(msgspec.Struct, gc=False):
     conversation: Raw = Raw()
 
 
-class _WebMessage(msgspec.Struct):
-    """Message of a web client; its ids, timestamps and parents are new on every send and left out."""
+class _Message(msgspec.Struct):
+    """Message of any wire; a web client's ids, timestamps and parents are new on every send and left out."""
 
     role: Raw = Raw()
+    type: Raw = Raw()
     content: Raw = Raw()
     files: Raw = Raw()
-
-
-class _Role(msgspec.Struct):
-    role: str = ""
-    type: str = ""
 
 
 NOTHING = RequestBody()
@@ -100,8 +96,8 @@ _NULL = Raw(b"null")
 Read = TypeVar("Read")
 _BODY = msgspec.json.Decoder(RequestBody)
 _ITEMS = msgspec.json.Decoder(list[Raw])
-_WEB_MESSAGE = msgspec.json.Decoder(_WebMessage)
-_ROLE = msgspec.json.Decoder(_Role)
+_MESSAGE = msgspec.json.Decoder(_Message)
+_TEXT = msgspec.json.Decoder(str)
 
 
 def read_body(body: bytes | Raw) -> RequestBody | None:
@@ -115,6 +111,11 @@ def decoded(decoder: msgspec.json.Decoder[Any], raw: Raw | bytes | str, otherwis
         return decoder.decode(raw) if len(raw) else otherwise
     except UNREADABLE:
         return otherwise
+
+
+def text_of(raw: Raw | str) -> str:
+    """The JSON string in a slice, empty where it is absent or anything else."""
+    return str(decoded(_TEXT, raw, ""))
 
 
 class MessageList:
@@ -210,11 +211,10 @@ def _items(raw: Raw) -> list[Raw]:
 
 
 def _role(item: Raw) -> str:
-    first = _ROLE_FIRST.match(item)
-    if first is not None:
+    if first := _ROLE_FIRST.match(item):
         return first[1].decode("ascii", "replace")
-    read = decoded(_ROLE, item, _Role())
-    return str(read.role or read.type)
+    read: _Message = decoded(_MESSAGE, item, _Message())
+    return text_of(read.role) or text_of(read.type)
 
 
 def _leading(fields: RequestBody, history: MessageList) -> list[Raw]:
@@ -241,7 +241,7 @@ def first_items(messages: Raw) -> Iterator[Raw]:
 
 def _message(wire: Wire, item: Raw) -> list[bytes | memoryview]:
     """Bytes of one message that stay as they are each time it is sent."""
-    read = decoded(_WEB_MESSAGE, item, None) if wire in WEB else None
+    read: _Message | None = decoded(_MESSAGE, item, None) if wire in WEB else None
     if read is None:
         return _uncached(item)
     return [memoryview(read.role), b",", memoryview(read.content), b",", memoryview(read.files)]

@@ -16,16 +16,8 @@ from msgspec import Raw
 
 from policies.calls import Call, Surface
 from policies.kinds import Wire
-from policies.request.body import (
-    NOTHING,
-    SYSTEM_ROLES,
-    MessageList,
-    RequestBody,
-    decoded,
-    first_items,
-    read_body,
-    system_prompt,
-)
+from policies.request import body as bodies
+from policies.request.body import NOTHING, MessageList, RequestBody, decoded, read_body, text_of
 from policies.settings import TraitRow
 
 _ABSENT = frozenset({b"", b"null"})
@@ -56,17 +48,9 @@ BUDGETS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 TRAITS: tuple[TraitRow, ...] = (
     TraitRow("claude-code title 2.1.332", "system", "You are naming a coding session", "Claude Code 2.1.332, recorded"),
+    TraitRow("claude-code title 2.1.112", "system", "Generate a concise, sentence-case title", "Claude Code 2.1.112, recorded"),
     TraitRow(
-        "claude-code title 2.1.112",
-        "system",
-        "Generate a concise, sentence-case title",
-        "Claude Code 2.1.112, recorded",
-    ),
-    TraitRow(
-        "claude-code topic",
-        "system",
-        "Analyze if this message indicates a new conversation topic",
-        "Claude Code 2.0.76 cli.js",
+        "claude-code topic", "system", "Analyze if this message indicates a new conversation topic", "Claude Code 2.0.76 cli.js"
     ),
     TraitRow("opencode title", "system", "You are a title generator", "opencode 1.18.33, recorded"),
     TraitRow("claude-code title schema", "schema", "title", "Claude Code 2.1.112 and 2.1.332, recorded"),
@@ -95,7 +79,6 @@ class _Message(msgspec.Struct):
 
 Header = Callable[[str], str]
 """Gives the value of a header, empty where it is absent."""
-_TEXT = msgspec.json.Decoder(str)
 _FIELDS = msgspec.json.Decoder(dict[str, Raw])
 _CONTENT = msgspec.json.Decoder(str | list[_Block])
 _MESSAGE = msgspec.json.Decoder(_Message)
@@ -119,7 +102,8 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     parameters = read_body(head.parameters) or NOTHING
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
-    own = session_id or system_prompt(surface.wire, head, history)
+    own, betas = session_id or bodies.system_prompt(surface.wire, head, history), header("anthropic-beta").split(",")
+    token = header(TOKEN_HEADER).strip() or text_of(head.captcha_verify_param)
     tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
@@ -131,21 +115,16 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         stream=_stream(head, header, surface.wire),
         tools=tools,
         thinking=_thinking(head, parameters),
-        long_context=suffixed or _long_context(header("anthropic-beta")),
-        trait=None if tools or fields is None else _trait(head, history.raw, traits),
+        long_context=suffixed or any(beta.strip().lower().startswith(LONG_CONTEXT_BETA) for beta in betas),
+        trait=None if tools or fields is None else _trait(head, history.raw, (*TRAITS, *traits)),
         session_id=session_id,
-        one_time_token=_one_time_token(head, header, hashed),
+        one_time_token=hashed(token) if token else None,
         size=size,
         body=body,
         fields=fields,
         history=history,
         session=f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}",
     )
-
-
-def _text(raw: Raw | str) -> str:
-    """The JSON string in a slice, empty where it is absent or anything else."""
-    return str(decoded(_TEXT, raw, ""))
 
 
 def _member(raw: Raw | str, *names: str) -> Raw | str:
@@ -157,7 +136,7 @@ def _member(raw: Raw | str, *names: str) -> Raw | str:
 
 
 def _model(raw: Raw) -> tuple[str, bool]:
-    model = _text(raw)[:_LONGEST_NAME]
+    model = text_of(raw)[:_LONGEST_NAME]
     if not model.isprintable():  # it goes into logs and messages
         model = "".join(filter(str.isprintable, model))
     if model.lower().endswith(LONG_CONTEXT_SUFFIX):
@@ -185,69 +164,50 @@ def _present(raw: Raw) -> bool:
 
 def _stream(head: RequestBody, header: Header, wire: Wire) -> bool:
     """``stream: true``, or on DashScope's native wire one of two headers (help.aliyun.com, DashScope API reference)."""
-    if bytes(head.stream) == b"true":
-        return True
-    return wire is Wire.DASHSCOPE_NATIVE and (
-        header("x-dashscope-sse").strip().lower() == "enable" or "text/event-stream" in header("accept").lower()
-    )
+    if wire is not Wire.DASHSCOPE_NATIVE or bytes(head.stream) == b"true":
+        return bytes(head.stream) == b"true"
+    return header("x-dashscope-sse").strip().lower() == "enable" or "text/event-stream" in header("accept").lower()
 
 
 def _thinking(head: RequestBody, parameters: RequestBody) -> bool:
     """True where a request asks for thinking in one of its spellings; the first one present decides."""
     kind = _member(head.thinking, "type")
     if len(kind):
-        return _text(kind) in {"enabled", "adaptive"}  # Anthropic; docs.z.ai thinking mode
+        return text_of(kind) in {"enabled", "adaptive"}  # Anthropic; docs.z.ai thinking mode
     for flag in (head.thinking, head.enable_thinking, parameters.enable_thinking):  # help.aliyun.com deep thinking
         if len(flag) and (said := bytes(flag)) in {b"true", b"false"}:
             return said == b"true"
-    effort = _text(head.reasoning_effort) or _text(_member(head.reasoning, "effort"))
+    effort = text_of(head.reasoning_effort) or text_of(_member(head.reasoning, "effort"))
     return effort not in {"", "none"}
 
 
-def _long_context(beta: str) -> bool:
-    return any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
-
-
 def _session_id(head: RequestBody, header: Header, query: str) -> str | None:
-    for name, _source in SESSION_HEADERS:
-        if value := header(name).strip():
-            return _bounded(value)
-    value = _session_of_user(_text(_member(head.metadata, "user_id")))  # Claude Code, recorded
-    value = value or _text(head.prompt_cache_key)  # Codex 0.171.0, recorded
+    value = next((value for name, _source in SESSION_HEADERS if (value := header(name).strip())), "")
+    value = value or _session_of_user(text_of(_member(head.metadata, "user_id")))  # Claude Code, recorded
+    value = value or text_of(head.prompt_cache_key)  # Codex 0.171.0, recorded
     if not value and ("chat_id" in query or "%" in query):  # chat.qwen.ai
         value = next(iter(parse_qs(query).get("chat_id", ())), "")
-    value = value or _text(head.chat_id)  # chat.qwen.ai, chat.z.ai
-    return _bounded(value) if value else None
+    value = value or text_of(head.chat_id)  # chat.qwen.ai, chat.z.ai
+    if len(value) > _LONGEST_SESSION_ID:
+        return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return value or None
 
 
 def _session_of_user(user: str) -> str:
     """Claude Code 2.1 sends a JSON object with ``session_id`` as text, 2.0 ``user_…_account_…_session_…``."""
-    return (_text(_member(user, "session_id")) if user.startswith("{") else "") or user
+    return (text_of(_member(user, "session_id")) if user.startswith("{") else "") or user
 
 
-def _bounded(value: str) -> str:
-    if len(value) <= _LONGEST_SESSION_ID:
-        return value
-    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _one_time_token(head: RequestBody, header: Header, hashed: Callable[[str], str]) -> str | None:
-    token = header(TOKEN_HEADER).strip() or _text(head.captcha_verify_param)
-    return hashed(token) if token else None
-
-
-def _trait(head: RequestBody, messages: Raw, additions: tuple[TraitRow, ...]) -> str | None:
+def _trait(head: RequestBody, messages: Raw, rows: tuple[TraitRow, ...]) -> str | None:
     """Name of the first row that fits; ask only where ``tools`` is absent or empty."""
     blocks, users = _texts(head.system if len(head.system) else head.instructions, messages)
     properties = _properties(head.output_config)
-    for row in (*TRAITS, *additions):
-        if (
-            (row.where == "system" and any(block.lstrip().startswith(row.text) for block in blocks))
-            or (row.where == "user" and len(users) == 1 and users[0].strip() == row.text)
-            or (row.where == "schema" and row.text in properties)
-        ):
-            return row.name
-    return None
+    fits: dict[str, Callable[[str], bool]] = {
+        "system": lambda text: any(block.lstrip().startswith(text) for block in blocks),
+        "user": lambda text: [user.strip() for user in users] == [text],
+        "schema": lambda text: text in properties,
+    }
+    return next((row.name for row in rows if fits[row.where](row.text)), None)
 
 
 def _texts(system: Raw, messages: Raw) -> tuple[list[str], list[str]]:
@@ -257,9 +217,9 @@ def _texts(system: Raw, messages: Raw) -> tuple[list[str], list[str]]:
     """
     blocks, users = _said(decoded(_CONTENT, system, None)), list[str]()
     long = len(messages) > LONG
-    for item in first_items(Raw(bytes(memoryview(messages)[:LONG])) if long else messages):
+    for item in bodies.first_items(Raw(bytes(memoryview(messages)[:LONG])) if long else messages):
         message: _Message = decoded(_MESSAGE, item, _Message())
-        if users or message.role not in {*SYSTEM_ROLES, "user"}:
+        if users or message.role not in {*bodies.SYSTEM_ROLES, "user"}:
             return blocks, []
         (users if message.role == "user" else blocks).extend(_said(message.content))
     return blocks, [] if long else users
@@ -270,7 +230,7 @@ def _said(content: str | list[_Block] | None) -> list[str]:
 
 
 def _properties(output_config: Raw) -> frozenset[str]:
-    if _text(_member(output_config, "format", "type")) != "json_schema":
+    if text_of(_member(output_config, "format", "type")) != "json_schema":
         return frozenset()
     names = frozenset(decoded(_FIELDS, _member(output_config, "format", "schema", "properties"), {}))
     return names if len(names) <= SCHEMA_PROPERTIES else frozenset()

@@ -161,16 +161,9 @@ class Evidence:
         return seen
 
     def _remember(self, session: str, facts: Facts, *, refused: bool) -> None:
-        previous = _Previous(
-            size=facts.size,
-            digest=facts.digest,
-            whole=facts.prefix(0) if facts.prefix else "",
-            messages=len(facts.roles),
-            roles=frozenset(facts.roles),
-            markers=frozenset(facts.markers),
-            refused=refused,
-        )
-        _keep(self._previous, session, previous, self._limits[0])
+        whole, roles = facts.prefix(0) if facts.prefix else "", frozenset(facts.roles)
+        said = (facts.size, facts.digest, whole, len(facts.roles), roles, frozenset(facts.markers))
+        _keep(self._previous, session, _Previous(*said, refused), self._limits[0])
 
     def _hashed(self, text: str) -> str:
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=self._key).hexdigest() if text else ""

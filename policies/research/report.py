@@ -205,12 +205,12 @@ class _Cells:
 
     def _come_together(self, index: int, other: int) -> bool:
         """True where the other is there more often with this one than without it, so that it could be mistaken for it."""
-        having, lacking = Share(), Share()
+        table = Table()
         for values, share in self._counts.items():
             if values[index] is not None and values[other] is not None:
-                one = Share(share.all if values[other] else 0, share.all)
-                having, lacking = (having + one, lacking) if values[index] else (having, lacking + one)
-        return (having.rate or 0.0) > (lacking.rate or 0.0)
+                there = Share(share.all if values[other] else 0, share.all)
+                table += Table(having=there) if values[index] else Table(lacking=there)
+        return table.more
 
 
 def _enough(table: Table) -> bool:

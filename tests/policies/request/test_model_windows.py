@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.kinds import Family
-from policies.request import catalogue
+from policies.request import surfaces
 
 
 @pytest.mark.parametrize(
@@ -32,25 +32,25 @@ from policies.request import catalogue
     ],
 )
 def test_a_known_model_has_its_window(upstream: str, family: Family, model: str, tokens: int) -> None:
-    entry = catalogue.look_up(upstream, family, model)
+    entry = surfaces.model_window(upstream, family, model)
     assert entry is not None
     assert entry.tokens == tokens
 
 
 @pytest.mark.parametrize("model", ["", "glm", "glm-5.9", "glm-6", "claude-haiku-4-5", "qwen4-max", "qwen3", "m", "/"])
 def test_an_unknown_model_has_none(model: str) -> None:
-    assert catalogue.look_up("zai", Family.ZAI, model) is None
+    assert surfaces.model_window("zai", Family.ZAI, model) is None
 
 
 @pytest.mark.parametrize("family", [Family.QWEN_WEB, Family.ZAI_WEB])
 def test_no_window_is_known_of_the_web_chats(family: Family) -> None:
-    assert catalogue.look_up("qwen-chat", family, "qwen3-max") is None
+    assert surfaces.model_window("qwen-chat", family, "qwen3-max") is None
 
 
 def test_rows_are_plausible_named_in_lower_case_and_sourced() -> None:
-    for entry in catalogue.ENTRIES:
+    for entry in surfaces.MODEL_WINDOWS:
         assert entry.source
         assert entry.model == entry.model.lower()
         assert 1_000 < entry.tokens <= 10_000_000
         assert entry.thinking is None or entry.thinking <= entry.tokens
-    assert len({(entry.model, entry.place) for entry in catalogue.ENTRIES}) == len(catalogue.ENTRIES)
+    assert len({(entry.model, entry.place) for entry in surfaces.MODEL_WINDOWS}) == len(surfaces.MODEL_WINDOWS)
