@@ -54,7 +54,7 @@ class _Parts:
             self.left -= len(text)
 
     def _pieces(self, heading: str) -> list[str]:
-        """Those of the part that goes on under this heading: the last one, or a tool call begun earlier, or a new one."""
+        """Pieces of the part that goes on under a heading: the last one, or a tool call begun earlier, or a new one."""
         for known, pieces in reversed(self.begun[-50:] if heading.startswith("tool") else self.begun[-1:]):
             if known == heading:
                 return pieces

@@ -185,6 +185,8 @@ class Decoder:
 
 def decoder(content_encoding: str, limit: int = ANSWER_LIMIT) -> Decoder | None:
     """A decoder for the header's value, the coding applied last undone first; None where one of them is unknown."""
+    if not content_encoding:
+        return Decoder((_identity,), limit)
     names = [name for part in content_encoding.split(",") if (name := part.strip().lower()) not in {"", "identity"}]
     if len(names) > MOST_CODINGS or not STAGES.keys() >= set(names):
         return None

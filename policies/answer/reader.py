@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from policies.answer import documents
 from policies.answer.documents import UNREADABLE, Form, form_of, lead
@@ -33,14 +32,13 @@ class Reader:
     ) -> None:
         """``first_only``: what the first chunk shows decides, since nothing says how much there is to come."""
         self._head = head
-        self._look = partial(recogniser.document, surface, head)
-        self._look_at_frame = partial(recogniser.frame, surface, head)
         self._hold_bytes = hold_bytes
         self._first_only = first_only
         self._decoder = decoder(head.get("content-encoding"))
         self._taken = 0
         self._decoded = 0
         self._form: Form | None = None
+        self._start = b""
         self._document = bytearray()
         self._lines: Framer | None = Framer(hold_bytes, lines=True)
         """Of a document that may be one a line; None once it is not."""
@@ -98,7 +96,7 @@ class Reader:
         if self._form is Form.DOCUMENT:
             self._tap.through = True
             if not cut and finding.kind is Kind.ANSWER:
-                self._state_usage(self._document, bytes(self._document))
+                self._usage = documents.input_tokens(bytes(self._document)) or self._usage
         return self._decide(replace(finding, cut=True) if cut else finding)
 
     def tap(self, chunk: bytes) -> Tapped:
@@ -121,16 +119,15 @@ class Reader:
 
     def _read(self, data: bytes) -> Finding | None:
         if self._form is None:
-            self._document += data
-            data = lead(bytes(self._document))
+            data = lead(self._start + data)
             self._form = form_of(data, self._head.media_type)
-            self._document[:] = data if self._form is None else b""
+            self._start = data if self._form is None else b""
             self.preamble = not data
         if self._form is Form.STREAM:
             return self._frames(data)
         if self._form is Form.OPAQUE:
             self._tap.through = True
-            return self._look(data, whole=False)
+            return self._tap.look_at(data, whole=False)
         if self._form is Form.DOCUMENT:
             self._document += data
             return self._line(data)
@@ -145,9 +142,9 @@ class Reader:
             if json_of(line) is UNREADABLE:
                 self._lines = None
                 return None
-            if self._look_at_frame(Frame(b"", line, (), raw)) is not None:
+            if self._tap.look_at_frame(Frame(b"", line, (), raw)) is not None:
                 self._tap.by_line()
-                return self._look(line, whole=True)
+                return self._tap.look_at(line, whole=True)
             self.preamble = True
         return None
 
@@ -161,7 +158,7 @@ class Reader:
                 self._document += document + b"".join(raws[number + 1 :]) + self._framer.rest
                 self._lines = None
                 return None
-            finding = self._look_at_frame(frame)
+            finding = self._tap.look_at_frame(frame)
             self._state_usage(raw, frame.data)
             if finding is not None:
                 return finding
@@ -170,8 +167,8 @@ class Reader:
         return None
 
     def _judge(self, *, whole: bool, cut: bool) -> Finding:
-        if self._form is Form.DOCUMENT or self._document:
-            return self._look(bytes(self._document), whole=whole)
+        if self._form is Form.DOCUMENT or self._start:
+            return self._tap.look_at(bytes(self._document or self._start), whole=whole)
         tail = self._framer.rest
         if not tail.strip():
             return self._nothing("cut" if cut else "empty" if self._form is None else "preamble-only")
@@ -182,15 +179,15 @@ class Reader:
         frame = parse(tail)
         document = bare_document(frame)
         if document is not None:
-            return self._look(document, whole=whole)
+            return self._tap.look_at(document, whole=whole)
         if whole:
             self._state_usage(tail, frame.data)
-            return self._look_at_frame(frame) or self._nothing("preamble-only")
+            return self._tap.look_at_frame(frame) or self._nothing("preamble-only")
         if not self._tap.suspicious(tail):
             return None
-        finding = self._look_at_frame(frame)
+        finding = self._tap.look_at_frame(frame)
         if finding is None or finding.kind in _UNREAD:
-            finding = self._look(frame.data, whole=False)
+            finding = self._tap.look_at(frame.data, whole=False)
         return None if finding.kind in _UNREAD else finding
 
     def _state_usage(self, raw: bytes | bytearray, data: bytes) -> None:
@@ -201,4 +198,4 @@ class Reader:
         """No body that says anything: the head speaks, where it says anything."""
         if self.early is not None:
             return self.early
-        return self._look(b"", whole=True) if self._head.status >= 400 else Finding(Kind.NOTHING, row=row)
+        return self._tap.look_at(b"", whole=True) if self._head.status >= 400 else Finding(Kind.NOTHING, row=row)

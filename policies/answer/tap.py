@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -81,10 +80,7 @@ class Tap:
     """Watches one body from its first byte, the held ones included."""
 
     def __init__(self, surface: Surface, head: Head, recogniser: Recogniser) -> None:
-        self._head = head
-        self._states_twice = surface.wire is Wire.ANTHROPIC
-        self._look_at = partial(recogniser.document, surface, head)
-        self._look_at_frame = partial(recogniser.frame, surface, head)
+        self._surface, self._head, self._recogniser = surface, head, recogniser
         self.suspicious = recogniser.suspicion(surface)
         """False for bytes that hold no refusal."""
         encoding = head.get("content-encoding")
@@ -107,6 +103,12 @@ class Tap:
     def by_line(self) -> None:
         """Takes each line for a document of its own (NDJSON)."""
         self._lines, self._framer = True, Framer(lines=True)
+
+    def look_at(self, body: bytes, *, whole: bool) -> Finding:
+        return self._recogniser.document(self._surface, self._head, body, whole=whole)
+
+    def look_at_frame(self, frame: Frame) -> Finding | None:
+        return self._recogniser.frame(self._surface, self._head, frame)
 
     @property
     def kept_back(self) -> bytes:
@@ -144,7 +146,9 @@ class Tap:
 
     def _states_usage(self, data: bytes) -> bool:
         """Usage that is worth reading: anthropic states it twice, the others once, and null before."""
-        return documents.USAGE_STATED.search(data) is not None and (self._states_twice or not self.usage_input)
+        return documents.USAGE_STATED.search(data) is not None and (
+            self._surface.wire is Wire.ANTHROPIC or not self.usage_input
+        )
 
     def tap_finish(self) -> Tapped:
         """The end of the body: what was held back is judged and let go."""
@@ -188,8 +192,8 @@ class Tap:
             if finding is not None or not frame.data:
                 return finding
         if document is not None:
-            return self._noted(self._look_at(document, whole=True))
-        return self._noted(self._look_at_frame(frame))
+            return self._noted(self.look_at(document, whole=True))
+        return self._noted(self.look_at_frame(frame))
 
     def _noted(self, finding: Finding | None) -> Finding | None:
         if finding is None:
@@ -213,7 +217,7 @@ class Tap:
         if size == self._page_judged or not due:
             return None
         self._page_judged = size
-        return self._noted(self._look_at(bytes(self._page), whole=True))
+        return self._noted(self.look_at(bytes(self._page), whole=True))
 
     def _close(self, chunk: bytes, raws: list[bytes], passed: int, finding: Finding) -> Tapped:
         """Ends with the last of ``raws``, ``passed`` bytes of the first of which are with the client already."""
@@ -252,7 +256,7 @@ class Tap:
         tail = self._framer.rest
         document = bare_document(parse(tail)) if self.suspicious(tail) else None
         if document is not None:
-            finding = self._look_at(document, whole=False)
+            finding = self.look_at(document, whole=False)
             if finding.kind in STOPPING:
                 return self._ends(chunk, len(self._kept) + len(chunk) - len(tail), finding)
         self._passed_of_frame = True
@@ -261,7 +265,7 @@ class Tap:
     def _release(self, chunk: bytes) -> Tapped:
         if self._kept:
             chunk, self._kept = bytes(self._kept + chunk), bytearray()
-        return Tapped(_chunks(chunk))
+        return Tapped((chunk,) if chunk else ())
 
 
 def _chunks(data: bytes) -> tuple[bytes, ...]:

@@ -102,8 +102,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     parameters = read_body(head.parameters) or NOTHING
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
-    own, betas = session_id or bodies.system_prompt(surface.wire, head, history), header("anthropic-beta").split(",")
-    token = header(TOKEN_HEADER).strip() or text_of(head.captcha_verify_param)
+    own = session_id or bodies.system_prompt(surface.wire, head, history)
     tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
@@ -115,10 +114,10 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         stream=_stream(head, header, surface.wire),
         tools=tools,
         thinking=_thinking(head, parameters),
-        long_context=suffixed or any(beta.strip().lower().startswith(LONG_CONTEXT_BETA) for beta in betas),
+        long_context=suffixed or _long_context(header("anthropic-beta")),
         trait=None if tools or fields is None else _trait(head, history.raw, (*TRAITS, *traits)),
         session_id=session_id,
-        one_time_token=hashed(token) if token else None,
+        one_time_token=hashed(token) if (token := _token(head, header)) else None,
         size=size,
         body=body,
         fields=fields,
@@ -146,7 +145,8 @@ def _model(raw: Raw) -> tuple[str, bool]:
 
 def _budget(head: RequestBody, parameters: RequestBody) -> int | None:
     """The largest of the budgets given; None where none is, or one of them is odd."""
-    given = [bytes(raw) for place in (head, parameters) for name in BUDGETS if len(raw := getattr(place, name))]
+    places = (head,) if parameters is NOTHING else (head, parameters)
+    given = [bytes(raw) for place in places for name in BUDGETS if len(raw := getattr(place, name))]
     values = [value for value in given if value not in _ABSENT]
     if not values or not all(value.isdigit() and len(value) <= _LONGEST_BUDGET for value in values):
         return None
@@ -157,9 +157,11 @@ def _budget(head: RequestBody, parameters: RequestBody) -> int | None:
 def _present(raw: Raw) -> bool:
     """True for tools that are there: a non-empty array, or a value that cannot be understood as an empty one."""
     view = memoryview(raw)
-    if bytes(view[:5]) in _ABSENT:
-        return False
-    return not (view[0] == ord("[") and not bytes(view[1:_BLANKS]).strip(b" \t\r\n]"))
+    return (
+        len(raw) > 0
+        and bytes(view[:5]) not in _ABSENT
+        and not (view[0] == ord("[") and not bytes(view[1:_BLANKS]).strip(b" \t\r\n]"))
+    )
 
 
 def _stream(head: RequestBody, header: Header, wire: Wire) -> bool:
@@ -181,21 +183,35 @@ def _thinking(head: RequestBody, parameters: RequestBody) -> bool:
     return effort not in {"", "none"}
 
 
+def _long_context(beta: str) -> bool:
+    return bool(beta) and any(value.strip().lower().startswith(LONG_CONTEXT_BETA) for value in beta.split(","))
+
+
 def _session_id(head: RequestBody, header: Header, query: str) -> str | None:
-    value = next((value for name, _source in SESSION_HEADERS if (value := header(name).strip())), "")
-    value = value or _session_of_user(text_of(_member(head.metadata, "user_id")))  # Claude Code, recorded
+    for name, _source in SESSION_HEADERS:
+        if value := header(name).strip():
+            return _bounded(value)
+    value = _session_of_user(text_of(_member(head.metadata, "user_id")))  # Claude Code, recorded
     value = value or text_of(head.prompt_cache_key)  # Codex 0.171.0, recorded
     if not value and ("chat_id" in query or "%" in query):  # chat.qwen.ai
         value = next(iter(parse_qs(query).get("chat_id", ())), "")
     value = value or text_of(head.chat_id)  # chat.qwen.ai, chat.z.ai
-    if len(value) > _LONGEST_SESSION_ID:
-        return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return value or None
+    return _bounded(value) if value else None
+
+
+def _bounded(value: str) -> str:
+    if len(value) <= _LONGEST_SESSION_ID:
+        return value
+    return hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _session_of_user(user: str) -> str:
     """Claude Code 2.1 sends a JSON object with ``session_id`` as text, 2.0 ``user_…_account_…_session_…``."""
     return (text_of(_member(user, "session_id")) if user.startswith("{") else "") or user
+
+
+def _token(head: RequestBody, header: Header) -> str:
+    return header(TOKEN_HEADER).strip() or text_of(head.captcha_verify_param)
 
 
 def _trait(head: RequestBody, messages: Raw, rows: tuple[TraitRow, ...]) -> str | None:
