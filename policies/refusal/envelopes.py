@@ -17,18 +17,9 @@ from policies.refusal import overflow
 CODE_KEYS = ("code", "error_code", "errorcode", "err_code", "errcode", "verify_code")
 TYPE_KEYS = ("type", "error_type", "errortype", "captcha_error_type", "status", "status_name")
 MESSAGE_KEYS = (
-    "message",
-    "msg",
-    "details",
-    "detail",
-    "error_message",
-    "error_msg",
-    "errormessage",
-    "errmsg",
-    "template",
-    "reason",
+    "message", "msg", "details", "detail", "error_message", "error_msg", "errormessage", "errmsg", "template", "reason",
     "status_message",
-)
+)  # fmt: skip
 STATUS_KEYS = ("status", "status_code", "statuscode", "http_status", "httpstatus", "http_code")
 TOLD_OBJECTS = ("batch", "fine_tuning", "file", "upload", "vector_store", "eval")
 """Kept objects that tell of their own failure: to be told of it is the answer (platform.openai.com batches)."""
@@ -92,24 +83,20 @@ def read(document: object, *, refused: bool, depth: int = 0) -> Envelope | None:
     """The error in a JSON value, or None. ``refused``: status or event name already say that it is one."""
     if depth > DEPTH:
         return None
-    if isinstance(document, str):
-        return from_text(document, depth) if refused else None
-    if isinstance(document, list):
-        first = document[0] if document else None
-        return read(first, refused=refused, depth=depth + 1) if isinstance(first, dict) else _bare(refused=refused)
-    if not isinstance(document, dict):
-        return _bare(refused=refused)
-    return _from_object(shapes.lowered(document), refused=refused, depth=depth)
+    if isinstance(document, dict):
+        return _from_object(shapes.lowered(document), refused=refused, depth=depth)
+    if isinstance(document, list) and document and isinstance(document[0], dict):
+        return read(document[0], refused=refused, depth=depth + 1)
+    if not refused:
+        return None
+    return _from_words(document, {}, depth) if isinstance(document, str) else Envelope()
 
 
-def from_text(words: str, depth: int = 0) -> Envelope:
+def _from_words(words: str, body: Mapping[str, object], depth: int) -> Envelope:
     """An error that is only words, or JSON as a string, alone or behind a wrapper's words."""
     words = words[:MESSAGE_CHARACTERS].strip()
-    return _unwrapped(Envelope(message=words, inner=_nested(words, depth)))
-
-
-def _bare(*, refused: bool) -> Envelope | None:
-    return Envelope() if refused else None
+    fields = (body,) if body else ()
+    return _unwrapped(Envelope(_code(body), "", words, "", _status(body), fields, _nested(words, depth)))
 
 
 def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
@@ -117,30 +104,23 @@ def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> En
     error = None if kept else body.get("error") or body.get("errors")
     if isinstance(error, list):
         error = error[0] if error else None
-    if (isinstance(error, dict) and error) or (isinstance(error, str) and error.strip()):
-        return _from_error(error, body, depth)
+    if isinstance(error, dict) and error:
+        core = shapes.lowered(error)
+        inside = None if _tells(core) or depth > DEPTH else _inside(core, refused=True, depth=depth + 1)
+        return inside or _core(core, (core, body), depth)
+    if isinstance(error, str) and error.strip():
+        return _from_words(error, body, depth)
     failed = shapes.failed(body)
-    if (failed or refused) and isinstance(body.get("response"), dict):
+    refused = refused or failed
+    if refused and isinstance(body.get("response"), dict):
         return read(body["response"], refused=True, depth=depth + 1)
     if not failed and shapes.is_answer(body):
         return None
     if shapes.is_failure(body.get("ret")):
-        return _from_ret(shapes.joined(body.get("ret")), body)
-    return _elsewhere(body, refused=refused or failed, depth=depth)
-
-
-def _from_ret(ret: str, body: Mapping[str, object]) -> Envelope:
-    code, _, words = ret.partition("::")
-    return Envelope(code, message=words.strip(), fields=(body,))
-
-
-def _elsewhere(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
+        code, _, words = shapes.joined(body.get("ret")).partition("::")
+        return Envelope(code, message=words.strip(), fields=(body,))
     inside = _inside(body, refused=refused, depth=depth)
-    if inside is not None:
-        return inside
-    if refused or shapes.says_failure(body):
-        return _core(body, (body,), depth)
-    return None
+    return inside or (_core(body, (body,), depth) if refused or shapes.says_failure(body) else None)
 
 
 def _inside(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
@@ -163,15 +143,6 @@ def _tells(body: Mapping[str, object]) -> bool:
     return any(body.get(key) for key in (*CODE_KEYS, *MESSAGE_KEYS))
 
 
-def _from_error(error: object, body: Mapping[str, object], depth: int) -> Envelope:
-    if not isinstance(error, dict):
-        words = str(error)[:MESSAGE_CHARACTERS].strip()
-        return _unwrapped(Envelope(_code(body), "", words, "", _status(body), (body,), _nested(words, depth)))
-    core = shapes.lowered(error)
-    inside = None if _tells(core) or depth > DEPTH else _inside(core, refused=True, depth=depth + 1)
-    return inside or _core(core, (core, body), depth)
-
-
 def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], depth: int) -> Envelope:
     inner: Envelope | None = None
     words = ""
@@ -192,12 +163,12 @@ def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], 
 
 
 def _unwrapped(envelope: Envelope) -> Envelope:
-    words, in_text, named = unwrapped(envelope.message)
+    words, in_text, named = _without_wrapping(envelope.message)
     status = envelope.status or (int(envelope.code) if is_status(envelope.code) else named)
     return replace(envelope, message=words, in_text=in_text, status=status)
 
 
-def unwrapped(words: str) -> tuple[str, str, int | None]:
+def _without_wrapping(words: str) -> tuple[str, str, int | None]:
     """Message, code and status of ``[1302][text][request id]``, ``<400> InternalError.Algo.X: text`` and ``…: [503] text``."""
     for beginning in overflow.beginnings(words):
         if (found := _BRACKETS.match(beginning)) and (code := found[1]).isdigit():

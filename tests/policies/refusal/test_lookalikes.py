@@ -8,8 +8,9 @@ import pytest
 from policies.answer.head import Head
 from policies.answer.shapes import FINISH_REASONS
 from policies.kinds import Family, Kind, Role, Wire
-from policies.refusal import codes, mtop, overflow
-from policies.refusal.codes.common import MARKERS
+from policies.refusal import challenges, overflow
+from policies.refusal.codes import MARKERS
+from policies.refusal.error_kinds import TABLES
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.envelope_forms import GENERAL, answers, dump
 from tests.policies.refusal.replies import corpus, read, surface
@@ -20,8 +21,8 @@ from tests.policies.refusal.test_pages import CHALLENGES
 HEAD = Head(200, (("content-type", "application/json"),))
 MARKED = sorted(
     {
-        *mtop.VERDICTS,
-        *mtop.PUNISH,
+        *challenges.VERDICTS,
+        *challenges.PUNISH,
         *MARKERS,
         *FINISH_REASONS,
         *overflow.CODES,
@@ -41,10 +42,11 @@ MARKED = sorted(
 ROWS = sorted(
     {
         (family, code)
-        for family, tables in codes.TABLES.items()
-        for _, rows, _ in tables
+        for family, tables in TABLES.items()
+        if family is not None
+        for _, rows in tables
         for row in rows
-        for code in row.codes
+        for code in row.codes.split()
     }
 )
 

@@ -11,7 +11,7 @@ from policies.answer.frames import parse
 from policies.answer.head import Head
 from policies.findings import Finding
 from policies.kinds import Challenge, Family, Kind, Role, Wire
-from policies.refusal import pages
+from policies.refusal import challenges
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import corpus, surface
 
@@ -187,12 +187,13 @@ def test_every_row_has_an_example() -> None:
     names = {
         row.name
         for page in (*CHALLENGES.values(), BLOCK)
-        for row in pages.ROWS
-        if row.holds(pages.read(page), Head(405))
+        for row in challenges.ROWS
+        if row.holds(challenges.read(page), Head(405))
     }
-    assert names == {row.name for row in pages.ROWS}
+    assert names == {row.name for row in challenges.ROWS}
 
 
+IDS = {f"page:{row.name}" for row in challenges.ROWS}
 PIECES = [
     "<",
     ">",
@@ -216,17 +217,17 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60))
 def test_no_page_raises(parts: list[str]) -> None:
-    assert pages.challenge(Head(200), b"<html>" + "".join(parts).encode()) in {None, *pages.ROWS}
+    assert challenges.page_row(Head(200), b"<html>" + "".join(parts).encode()) in {None, *IDS}
 
 
 @given(st.binary(max_size=400))
 def test_no_bytes_raise(data: bytes) -> None:
-    assert pages.challenge(Head(405), b"<" + data) in {None, *pages.ROWS}
+    assert challenges.page_row(Head(405), b"<" + data) in {None, *IDS}
 
 
 @pytest.mark.parametrize("part", ["<!--", "<", "<b", "<script", "<pre>", "<a b='", "<title", '="', "<x y=", "a='"])
 def test_a_hostile_page_is_read_in_time(part: str) -> None:
     started = time.process_time()
-    pages.challenge(Head(200), (part * (262144 // len(part))).encode())
-    pages.challenge(Head(200), ("<html><a " + part[-1] * 131072).encode())
+    challenges.page_row(Head(200), (part * (262144 // len(part))).encode())
+    challenges.page_row(Head(200), ("<html><a " + part[-1] * 131072).encode())
     assert time.process_time() - started < 5
