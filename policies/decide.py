@@ -14,7 +14,7 @@ from policies.exchange import Exchange
 from policies.findings import Finding
 from policies.kinds import Challenge, Family, Kind, Reason, Role
 from policies.refusal.error_kinds import HIDDEN_STATUS
-from policies.replays import Again, Attempt
+from policies.replays import Attempt, Why
 from policies.reply import dialects, wording
 
 CHALLENGES: dict[Challenge, Reason] = {
@@ -151,12 +151,12 @@ class Ruling:
             settings=ex.state.replay_of.get(self.call.surface.upstream, self.settings.replay),
         )
         step = ex.state.replays.next(attempt, finding, self.now)
-        if not isinstance(step, Again):
-            self._not_again = step.why.value
+        if isinstance(step, Why):
+            self._not_again = step.value
             return None
         number, most = ex.sends + 1, attempt.settings.max_attempts
-        comment = f"{described(self.finding)}: sent again in {step.after:g} s, attempt {number} of {most}"
-        return Resend(step.after, reason=self.reason, comment=comment, finding=finding, attempts=number)
+        comment = f"{described(self.finding)}: sent again in {step:g} s, attempt {number} of {most}"
+        return Resend(step, reason=self.reason, comment=comment, finding=finding, attempts=number)
 
     def _wait(self) -> int:
         """Seconds before which the request is not sent again, remembered where its client is told so."""
