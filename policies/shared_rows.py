@@ -150,10 +150,7 @@ class SharedRefusals(RefusalMemory):
             return
         refusal = Remembered("blocked" if kind == "block" else "wait", row.left, row.upstream, row.model, row.code)
         entry = Entry(refusal, row.until, row.forget_at, max(row.rounds, old.rounds if old else 0))
-        if kind == "block":
-            held[key] = entry
-        else:
-            self._remember(key, entry, now)
+        (self._block if kind == "block" else self._remember)(key, entry, now)
 
     def _entries(self) -> Iterator[tuple[RowKind, Key, Entry]]:
         for key, entry in self._requests.items():

@@ -74,7 +74,6 @@ class Windows:
     """The windows of one process; ``wall`` is the wall clock in seconds everywhere, since rows outlive a restart."""
 
     def __init__(self, additions: Mapping[str, int]) -> None:
-        self._additions: dict[str, int] = {}
         self._learnt: dict[Key, Learnt] = {}
         self.configure(additions)
 
@@ -108,22 +107,16 @@ class Windows:
 
         Thinking only narrows a window, so an input that fits with thinking on fits with thinking off as well.
         """
-        taken = False
-        for thinking in {call.thinking, False}:
-            key = _key(call)._replace(thinking=thinking)
-            row = self._current(key, wall)
-            if row is not None and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens):
-                del self._learnt[key]
-                taken = True
-        return taken
+        rows = [self._current(_key(call)._replace(thinking=thinking), wall) for thinking in {call.thinking, False}]
+        over = [row for row in rows if row and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens)]
+        for row in over:
+            del self._learnt[row.key]
+        return bool(over)
 
     def forget(self, model: str) -> int:
         """Forget what was learnt of a model on every upstream; the number of rows."""
         name = _name(model)
-        keys = [key for key in self._learnt if key.model == name]
-        for key in keys:
-            del self._learnt[key]
-        return len(keys)
+        return len([self._learnt.pop(key) for key in [*self._learnt] if key.model == name])
 
     def learnt(self) -> list[Learnt]:
         """Every learnt row, the newest first; expired ones are still among them until they are asked for."""
@@ -156,10 +149,10 @@ class Windows:
 
     def _current(self, key: Key, wall: float) -> Learnt | None:
         row = self._learnt.get(key)
-        if row is not None and not _holds(row, wall):
-            del self._learnt[key]
-            return None
-        return row
+        if row is None or _holds(row, wall):
+            return row
+        del self._learnt[key]
+        return None
 
     def _keep(self, row: Learnt) -> None:
         self._learnt[row.key] = row

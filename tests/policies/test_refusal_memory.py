@@ -175,7 +175,8 @@ def test_what_is_over_is_forgotten_without_being_asked_for() -> None:
     refusals.blocked("a", "zai", START + START_AGAIN_SECONDS)
     assert not refusals.any_for("a")
     told(refusals, START)
-    assert not refusals.any_for("a", START + START_AGAIN_SECONDS)
+    assert refusals.listed(START + START_AGAIN_SECONDS) == []
+    assert not refusals.any_for("a")
 
 
 def test_it_is_bounded_and_the_longest_unused_goes_first() -> None:
@@ -282,7 +283,8 @@ def test_told_is_always_within_the_cap_and_no_request_is_kept_longer_than_it(
             standing = refusals.waiting("a", each, now)
             assert standing is None or 0 < standing.left <= cap + 1e-6
     assert all(refusals.waiting("a", digest, now + cap) is None for digest in "12")
-    assert not refusals.any_for("a", now + START_AGAIN_SECONDS)
+    assert refusals.listed(now + START_AGAIN_SECONDS) == []
+    assert not refusals.any_for("a")
 
 
 def test_a_model_is_forgotten_however_it_is_spelled() -> None:

@@ -86,7 +86,9 @@ def test_what_is_no_row_is_left_out_and_named(section: str, row: object) -> None
 @pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("rows", [None, {}, "x", 5])
 def test_what_is_no_list_of_rows_is_named(section: str, rows: object) -> None:
-    assert decode(fields(**{section: rows}))[1] == [f"{section}: must be a list"]
+    saved, complaints = decode(fields(**{section: rows}))
+    assert getattr(saved, section) == []
+    assert [complaint.partition(", got")[0] for complaint in complaints] == [f"{section}: Expected `array`"]
 
 
 # -- two proxies on one file ----------------------------------------------------------------------------------
