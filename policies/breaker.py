@@ -134,20 +134,16 @@ class BreakerView:
 
 def tell(seconds: float, cap: int) -> int:
     """Whole seconds for a Retry-After: rounded up, 1 to ``cap``."""
-    return cap if not seconds < cap else max(1, math.ceil(seconds - 1e-6))  # a sum of clock readings may be a hair above a whole second
+    return (
+        cap if not seconds < cap else max(1, math.ceil(seconds - 1e-6))
+    )  # a sum of clock readings may be a hair above a whole second
 
 
 class Breaker:
     """One breaker. Every ``now`` is in seconds of one monotonic clock."""
 
     def __init__(
-        self,
-        settings: BreakerSettings,
-        cap: int,
-        *,
-        upstream: str = "",
-        account: str = "",
-        serials: count[int] | None = None,
+        self, settings: BreakerSettings, cap: int, *, upstream: str = "", account: str = "", serials: count[int] | None = None
     ) -> None:
         self.upstream = upstream
         self.account = account

@@ -286,7 +286,7 @@ class Hurdles:
             return []
         breaker = self.breaker_of(asking.upstream, asking.account)
         found = []
-        for name in ((asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account))):
+        for name in (asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account)):
             start = self._starts.get(name)
             if start is not None and start.unlimited:
                 del self._starts[name]
