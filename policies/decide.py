@@ -11,8 +11,7 @@ from dataclasses import replace
 from policies.breaker import tell
 from policies.decisions import Answer, Commit, Decision, End, Queue, Replace, Resend
 from policies.exchange import Exchange
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind, Reason, Role
+from policies.kinds import Challenge, Family, Finding, Kind, Reason, Role
 from policies.refusal.error_kinds import HIDDEN_STATUS
 from policies.replays import Attempt, Why
 from policies.reply import dialects, wording

@@ -112,8 +112,8 @@ class SlowStart:
 
     def __init__(self) -> None:
         self._allowed = math.inf
-        self._unheard: OrderedDict[int, float] = OrderedDict()
-        self._answered: set[int] = set()
+        self._calls: dict[int, float] = {}
+        """Of the round: since when they are out, for ever once they are answered."""
 
     @property
     def unlimited(self) -> bool:
@@ -121,40 +121,38 @@ class SlowStart:
 
     def room(self, now: float) -> bool:
         """Whether one more may be sent."""
-        while self._unheard and now - next(iter(self._unheard.values())) >= LEASE_SECONDS:
-            self._unheard.popitem(last=False)
-        return len(self._unheard) + len(self._answered) < self._allowed
+        self._calls = {call: since for call, since in self._calls.items() if now - since < LEASE_SECONDS}
+        return len(self._calls) < self._allowed
 
     def changes_at(self) -> float | None:
         """The moment at which a silent call gives its room back; None where none is out."""
-        return next(iter(self._unheard.values())) + LEASE_SECONDS if self._unheard else None
+        first = min(self._calls.values(), default=math.inf)
+        return first + LEASE_SECONDS if first < math.inf else None
 
     def sent(self, call: int, now: float) -> None:
         if not self.unlimited:
-            self._unheard[call] = now
+            self._calls[call] = now
 
     def answered(self, call: int) -> None:
         """Its first answer frame came."""
-        if self._unheard.pop(call, None) is not None:
-            self._answered.add(call)
+        if self._calls.get(call, math.inf) < math.inf:
+            self._calls[call] = math.inf
             self._allowed *= 2
             if self._allowed > LAST_STEP:
                 self.begin(math.inf)
 
     def ended(self, call: int) -> None:
-        self._unheard.pop(call, None)
-        self._answered.discard(call)
+        self._calls.pop(call, None)
 
     def refused(self, call: int) -> None:
         """Back to one, unless this call is of the time before the round."""
-        if self.unlimited or call in self._unheard or call in self._answered:
+        if self.unlimited or call in self._calls:
             self.begin()
 
     def begin(self, allowed: float = 1) -> None:
         """So many may be under way, and those that are count no more."""
         self._allowed = allowed
-        self._unheard.clear()
-        self._answered.clear()
+        self._calls.clear()
 
 
 # Theory of operation

@@ -21,8 +21,7 @@ from typing import Any
 from tenacity.stop import stop_after_attempt, stop_before_delay
 from tenacity.wait import wait_exponential
 
-from policies.findings import Finding
-from policies.kinds import Kind
+from policies.kinds import Finding, Kind
 from policies.settings import ReplaySettings
 
 LONGEST_WAIT_SECONDS = 10.0

@@ -75,7 +75,7 @@ def test_a_second_room_that_knows_the_inside(text: str) -> None:
 @pytest.mark.parametrize(
     ("low", "high"),
     [
-        ("kinds", "findings"),
+        ("kinds", "decisions"),
         ("calls", "request__reading"),
         ("request__body", "request__media"),
         ("answer__head", "refusal__challenges"),

@@ -17,8 +17,7 @@ from policies.answer.frames import Frame, Framer, bare_document, parse
 from policies.answer.head import Head
 from policies.answer.tap import Recogniser, Tap, Tapped
 from policies.calls import Surface
-from policies.findings import Finding
-from policies.kinds import Kind
+from policies.kinds import Finding, Kind
 
 __all__ = ["Reader", "Recogniser", "Tapped"]
 

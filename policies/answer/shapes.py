@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 
 from policies.answer.frames import Frame
-from policies.findings import ANSWER, Finding
-from policies.kinds import Kind
+from policies.kinds import ANSWER, Finding, Kind
 
 SUCCESS_CODES = frozenset({"", "0", "200", "20000", "ok", "success", "null", "none", "successful"})
 PREAMBLE_TYPES = frozenset(

@@ -14,8 +14,7 @@ from policies.answer.encodings import Decoder, decoder
 from policies.answer.frames import Frame, Framer, bare_document, parse
 from policies.answer.head import Head
 from policies.calls import Surface
-from policies.findings import Finding
-from policies.kinds import Kind, Wire
+from policies.kinds import Finding, Kind, Wire
 
 LEAD_BYTES = 16
 """Of a body behind its blanks, by which its form is known."""

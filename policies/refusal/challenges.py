@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from policies.answer import shapes
 from policies.answer.head import Head
 from policies.answer.shapes import text_of
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 
 PUNISH = ("_____tmd_____/punish", "/punish?")
 """Aliyun WAF slider (x5sec); Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""

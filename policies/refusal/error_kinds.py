@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind
+from policies.kinds import Challenge, Family, Finding, Kind
 from policies.refusal import codes, overflow
 from policies.refusal.codes import Row, dashscope, zai
 from policies.refusal.envelopes import Envelope, is_status

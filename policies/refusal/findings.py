@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from policies.answer.head import Head
 from policies.calls import Surface
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind
+from policies.kinds import Challenge, Family, Finding, Kind
 from policies.refusal import error_kinds, retry_hints
 from policies.refusal.envelopes import Envelope
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 
 CAP = 59
 """Seconds of the longest Retry-After that every client keeps."""

@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 
 TEXT_LIMIT = 100
 """Characters of a name that a client chose (its model) in a record."""
@@ -85,7 +84,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int
     side: bool
     finding: str
-    """A ``findings.Kind`` value: of the last send."""
+    """A ``Kind`` value: of the last send."""
     row: str
     refused: bool
     """The client's own send was refused in passing, by a challenge, rate limit or overload; see ``refused``."""

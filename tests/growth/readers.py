@@ -127,7 +127,7 @@ def request(wire: str) -> Reading:
                 markers=product["policies.request.message_list"].markers(body),
                 token=call.one_time_token,
             )
-            evidence.to_json(notes.note(facts, product["policies.findings"].ANSWER))
+            evidence.to_json(notes.note(facts, product["policies.kinds"].ANSWER))
         weights = product["policies.settings"].EstimateWeights()
         product["policies.request.tokens"].estimate(body, surface.wire, weights)
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.findings import ANSWER, Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import ANSWER, Challenge, Finding, Kind
 from policies.replays import Attempt, Replays, Sessions, Step, Why, forbidden, is_replay, pace
 from policies.settings import ReplaySettings
 

@@ -5,8 +5,7 @@ import itertools
 import pytest
 
 from policies.answer.head import Head
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind
+from policies.kinds import Challenge, Family, Finding, Kind
 from policies.refusal.codes import Row
 from policies.refusal.error_kinds import HIDDEN_STATUS, TABLES
 from policies.refusal.recogniser import Recogniser

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from policies.answer.frames import parse
 from policies.answer.head import Head
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind, Role, Wire
+from policies.kinds import Challenge, Family, Finding, Kind, Role, Wire
 from policies.refusal import challenges
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import corpus, surface

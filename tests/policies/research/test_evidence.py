@@ -4,8 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from policies.findings import ANSWER, Finding
-from policies.kinds import Challenge, Kind, Wire
+from policies.kinds import ANSWER, Challenge, Finding, Kind, Wire
 from policies.request import digests, message_list
 from policies.request.body import NOTHING, read_body
 from policies.research.evidence import Evidence, Facts, Record, refused, to_json
