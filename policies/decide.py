@@ -191,7 +191,7 @@ class Ruling:
 
     def _hopeless_size(self) -> str:
         """Remember that this body is challenged each time; words for it."""
-        self.ex.hopeless("body_size", self.finding, self.now)
+        self.ex.state.refusals.hopeless(self.call, "body_size", self.finding.code, self.now)
         limit = self.settings.qwen_web.body_limit_bytes
         return wording.body_size(size=self.call.size, limit=limit, site=self.ex.site, code=self.finding.code)
 

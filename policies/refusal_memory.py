@@ -15,6 +15,8 @@ RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 
 START_AGAIN_SECONDS = 600.0
 """A request that was not refused for so long starts again at the first wait."""
+HOPELESS_SECONDS = 600.0
+"""A request that cannot succeed as it is is refused here for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +90,8 @@ class RefusalMemory:
         entry = self._accounts.get((account, upstream))
         return None if entry is None or entry.until <= now else entry.remembered(now)
 
-    def refused(  # noqa: PLR0913  a key, a wait and whom it is of
-        self,
-        account: str,
-        digest: str,
-        now: float,
-        *,
-        first: float,
-        cap: int,
-        stated: float | None,
-        sent: float | None = None,
-        upstream: str = "",
-        model: str = "",
-        code: str | None = None,
+    def refused(  # noqa: PLR0913  a request and a wait
+        self, call: Call, code: str | None, now: float, *, first: float, cap: int, stated: float | None, sent: float
     ) -> int:
         """Remember that the upstream refused this request, and say what its client is told: 1 to ``cap`` seconds.
 
@@ -108,44 +99,35 @@ class RefusalMemory:
         before it. ``sent`` is when the refused request was sent: where it went out before the wait was over (two in
         flight), nothing doubles. Of two such, the first one's wait stands, so that neither client comes too early.
         """
-        key = (account, digest)
+        key, upstream = (call.account, call.digest), call.surface.upstream
         last = self._request(key, now)
         if last and (last.refusal.kind != "wait" or _elsewhere(last, upstream)):
             last = None
         own = stated if stated is not None and stated > 0 else None
         rounds = last.rounds if last else 0
-        if last and own is None and (now if sent is None else sent) >= last.until:
+        if last and own is None and sent >= last.until:
             rounds = min(rounds + 1, 16)
         wait = tell(first * 2**rounds if own is None else own, cap)
         until = last.until if last and last.until > now else now + wait
-        standing = Remembered("wait", wait, upstream, model, code)
+        standing = Remembered("wait", wait, upstream, call.model, code)
         self._remember(key, Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
         return wait
 
-    def answered(self, account: str, digest: str) -> None:
+    def answered(self, call: Call) -> None:
         """The request was answered: its next refusal is a first one."""
-        self._forget((account, digest))
+        if self.any_for(call.account):
+            self._forget((call.account, call.digest))
 
-    def hopeless(  # noqa: PLR0913  a key, a kind and whom it is of
-        self,
-        account: str,
-        digest: str,
-        now: float,
-        kind: Literal["overflow", "body_size"],
-        seconds: float = 600.0,
-        *,
-        upstream: str = "",
-        model: str = "",
-        code: str | None = None,
-    ) -> None:
-        """Remember that this request cannot succeed as it is."""
-        self._remember((account, digest), _lasting(Remembered(kind, seconds, upstream, model, code), now), now)
+    def hopeless(self, call: Call, kind: Literal["overflow", "body_size"], code: str | None, now: float) -> None:
+        """Remember that this request cannot succeed as it is: it is refused here for some minutes."""
+        refusal = Remembered(kind, HOPELESS_SECONDS, call.surface.upstream, call.model, code)
+        self._remember((call.account, call.digest), _lasting(refusal, now), now)
 
-    def block(  # noqa: PLR0913, PLR0917  a key, a time and what is said of it
-        self, upstream: str, account: str, now: float, seconds: float, model: str = "", code: str | None = None
-    ) -> None:
+    def block(self, call: Call, code: str | None, now: float, seconds: float) -> None:
         """Remember that the upstream blocked this account; each further send would make it worse."""
-        self._block((account, upstream), _lasting(Remembered("blocked", seconds, upstream, model, code), now), now)
+        upstream = call.surface.upstream
+        refusal = Remembered("blocked", seconds, upstream, call.model, code)
+        self._block((call.account, upstream), _lasting(refusal, now), now)
 
     def forget_overflows(self, upstream: str | None, model: str) -> int:
         """Drop the overflows of a model, however it is spelled, at every upstream for None; the number dropped."""
