@@ -284,7 +284,7 @@ class Breaker:
             return False
         self._enter(BreakerState.OPEN, now)
         self._strikes = row.strikes
-        self._ends = now + min(max(row.ends_at - wall, 0.0), self.window)
+        self._ends = now + min(max(row.until - wall, 0.0), self.window)
         self._opened_at = self._ends - self.window
         return True
 

@@ -32,8 +32,6 @@ class Refused(StrEnum):
     RATE_LIMIT = "rate_limit"
     CROWD = "crowd"
     """Too many at a time."""
-    OTHER = "other"
-    """Anything that waiting does not cure."""
 
 
 @dataclass(frozen=True, slots=True)

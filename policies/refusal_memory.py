@@ -163,7 +163,7 @@ class RefusalMemory:
         """Take up dumped rows; the number taken. Whatever the wall clock did, none lasts longer than it was to."""
         taken = 0
         for row in rows:
-            left = min(row.ends_at - wall, row.left)
+            left = min(row.until - wall, row.left)
             if left <= 0:
                 continue
             entry = _lasting(Remembered(row.kind, left, row.upstream, row.model, row.code), now)

@@ -28,16 +28,12 @@ class OpenBreaker(msgspec.Struct, frozen=True):
 
     upstream: str
     account: str
-    ends_at: End
+    until: End = msgspec.field(name="ends_at")
     strikes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     @property
     def key(self) -> tuple[str, str]:
         return self.upstream, self.account
-
-    @property
-    def until(self) -> float:
-        return self.ends_at
 
 
 class StandingRefusal(msgspec.Struct, frozen=True):
@@ -48,7 +44,7 @@ class StandingRefusal(msgspec.Struct, frozen=True):
     digest: str
     """Of the request; of a blocked account the upstream's name."""
     upstream: str
-    ends_at: End
+    until: End = msgspec.field(name="ends_at")
     left: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_SECONDS)]
     """Seconds that it was to last from its beginning."""
     model: str = ""
@@ -57,10 +53,6 @@ class StandingRefusal(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str]:
         return self.account, self.digest
-
-    @property
-    def until(self) -> float:
-        return self.ends_at
 
 
 class Saved(msgspec.Struct):

@@ -15,18 +15,10 @@ from policies.answer.shapes import text_of
 
 SMALLEST = 1000
 """Tokens. No model served has a smaller window; a smaller number is something else."""
-CODES = frozenset(
-    {
-        "context_length_exceeded",
-        "exceed_context_size_error",
-        "model_max_prompt_tokens_exceeded",
-        "contextlengthexceeded",
-        "tokenlimit",
-        "context_window_exceeded",
-        "contextwindowexceedederror",
-        "model_context_window_exceeded",
-    }
-)
+CODES = frozenset({
+    "context_length_exceeded", "exceed_context_size_error", "model_max_prompt_tokens_exceeded", "contextlengthexceeded",
+    "tokenlimit", "context_window_exceeded", "contextwindowexceedederror", "model_context_window_exceeded",
+})  # fmt: skip
 """Codes and types, in lower case, that mean an overflow on every wire."""
 
 _N = r"\d[\d,_'\u00a0\u202f]*"
@@ -102,7 +94,6 @@ _WRAPPER = re.compile(
     r"|http|status|code)[\w.\-]*(?: \(?[\w.\-]+\)?){0,3}\s*(?::|-)\s+)",
     re.IGNORECASE,
 )
-_TOKENS_FIELD = "n_ctx"
 
 
 def beginnings(words: str) -> Iterator[str]:
@@ -127,11 +118,7 @@ def row_of(words: str) -> tuple[OverflowRow, int | None] | None:
 
 def window_field(fields: tuple[Mapping[str, object], ...]) -> int | None:
     """``n_ctx`` of llama.cpp, in tokens, where an envelope carries it."""
-    for body in fields:
-        tokens = _tokens(text_of(body.get(_TOKENS_FIELD)))
-        if tokens:
-            return tokens
-    return None
+    return next(filter(None, (_tokens(text_of(body.get("n_ctx"))) for body in fields)), None)
 
 
 def _tokens(number: str | None) -> int | None:
