@@ -134,14 +134,15 @@ _BAR_IDS = r"(?:nocaptcha|nc_1|(?:h5_)?captcha-element|baxia|waf_nc_(?:h5_)?bloc
 
 
 def _has_captcha(page: Page) -> bool:
-    loads = page.loads(r"baxia|awsc|captcha|g\.alicdn\.com")
-    return loads or "verification" in page.titles or page.runs("_waf_is_mobile|aliyuncaptcha")
+    named = "verification" in page.titles or page.runs("_waf_is_mobile|aliyuncaptcha")
+    return named or page.loads(r"baxia|awsc|captcha|g\.alicdn\.com")
 
 
 def _waf_meta(page: Page, _: Head) -> bool:
     found = sum(name.lower().startswith("aliyun_waf_") for name in page.metas)
-    beside = page.has_id(rf"{_BAR_IDS}|aliyuncaptcha[\w\-]*|renderData") or _has_captcha(page) or len(page.words) < 40
-    return found > 1 or (found == 1 and beside)
+    if found != 1:
+        return found > 1
+    return len(page.words) < 40 or page.has_id(rf"{_BAR_IDS}|aliyuncaptcha[\w\-]*|renderData") or _has_captcha(page)
 
 
 def _captcha_element(page: Page, _: Head) -> bool:
