@@ -12,8 +12,8 @@ from policies.answer import shapes
 from policies.answer.shapes import text_of
 from policies.kinds import Challenge
 
-PUNISH = ("_____tmd_____/punish", "/punish?")
-"""Aliyun WAF slider (x5sec); Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""
+PUNISH = ("_____tmd_____/punish", "/punish?", "bixi.alicdn.com/punish/")
+"""Aliyun WAF slider (x5sec), and the page that denies instead; Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""
 VERDICTS = ("fail_sys_user_validate", "rgv587", "被挤爆")
 """In ``ret`` or a code field, lower case; Rfym21/Qwen2API detectWafChallenge."""
 BUSY = ("rgv587", "被挤爆")

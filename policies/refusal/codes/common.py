@@ -48,6 +48,14 @@ ROWS = (
 
 TEXTS = (
     Row(
+        "text-crowded",
+        Kind.CHALLENGE,
+        "Rfym21/Qwen2API: the verdict as a bridge's message",
+        text=r"(?:FAIL_SYS_USER_VALIDATE\W{1,4})?(?:FAIL_SYS_)?RGV587|哎哟喂.{0,3}被挤爆",
+        challenge=Challenge.BUSY,
+    ),
+    Row("text-verdict", Kind.CHALLENGE, MTOP, text=r"FAIL_SYS_USER_VALIDATE\b", challenge=Challenge.CAPTCHA),
+    Row(
         "text-concurrency",
         Kind.RATE_LIMIT,
         "QwenLM/qwen-code#3409, Wei-Shaw/sub2api#435, Wei-Shaw/claude-relay-service#773",
