@@ -113,7 +113,7 @@ def is_part(body: Mapping[str, object]) -> bool:
 
 def plainly_answers(body: Mapping[str, object]) -> bool:
     """True for the usual answer, or part of one, with nothing beside it that an error could be read from."""
-    if body.get("error") or body.get("errors") or failed(body):
+    if failed(body) or any((error := body.get(key)) and not hollow(error) for key in ("error", "errors")):
         return False
     choices = body.get("choices")
     return (isinstance(choices, list) and bool(choices)) or is_part(body)
@@ -148,7 +148,7 @@ def _carries(body: Mapping[str, object]) -> bool:
 def _holds_error(value: Mapping[object, object], depth: int) -> bool:
     low = lowered(value)
     below = low.get("data")
-    if low.get("error") or says_failure(low):
+    if not hollow(low.get("error")) or says_failure(low):
         return True
     return isinstance(below, dict) and depth > 0 and _holds_error(below, depth - 1)
 

@@ -11,7 +11,7 @@ import msgspec
 from policies.answer import documents
 from policies.answer.documents import Form, form_of, lead
 from policies.answer.encodings import Decoder, decoder
-from policies.answer.frames import Frame, Framer, bare_document, parse
+from policies.answer.frames import Frame, Framer, Looks, bare_document, parse
 from policies.answer.head import Head
 from policies.calls import Surface
 from policies.kinds import Finding, Kind, Wire
@@ -96,6 +96,7 @@ class Tap:
         self._encoded = bool(encoding) and encoding.strip().lower() != "identity"
         self._lines = lines
         self._framer = Framer(lines=lines)
+        self._looks = Looks()
         self._start = b""
         self._form: Form | None = None
         self._passed_of_frame = False
@@ -125,7 +126,10 @@ class Tap:
         raws = self._framer.split(data)
         if self._framer.overrun:
             self._through = True
-        for number, raw in enumerate(raws):
+        self._looks.came(len(data))
+        for number, raw in enumerate(() if self._says_nothing(raws) else raws):
+            if self._looks.spent:
+                break
             finding = self._look(raw)
             if finding is not None:
                 return self._close(chunk, raws[: number + 1], passed, finding)
@@ -142,6 +146,13 @@ class Tap:
             and not (documents.USAGE in chunk and self._states_usage(chunk))
             and not self._suspicious(chunk)
         )
+
+    def _says_nothing(self, raws: list[bytes]) -> bool:
+        """True for many frames that need no look each."""
+        if len(raws) < 2 or self._page or not (self.answered or self._looks.spent):
+            return False
+        data = b"".join(raws)
+        return not (self._states_usage(data) or self._suspicious(data))
 
     def _states_usage(self, data: bytes) -> bool:
         """Usage that is worth reading: anthropic states it twice, the others once, and null before."""
@@ -190,6 +201,7 @@ class Tap:
         suspicious = self._suspicious(raw)
         if not (suspicious or near or self._page) and self.answered:
             return None
+        self._looks.take()
         frame = parse(raw)
         if near:
             self.usage_input = max(documents.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
@@ -199,6 +211,7 @@ class Tap:
             if finding is not None or not frame.data:
                 return finding
         if document is not None:
+            self._looks.take(3)  # it costs as much as four frames
             return self._noted(self._recogniser.document(self._surface, self._head, document, whole=True))
         return self._noted(self._recogniser.frame(self._surface, self._head, frame))
 

@@ -19,8 +19,8 @@ from policies.answer.head import Head
 from policies.answer.shapes import text_of
 from policies.kinds import Challenge, Finding, Kind
 
-PUNISH = ("_____tmd_____/punish", "/punish?")
-"""Aliyun WAF slider (x5sec); Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""
+PUNISH = ("_____tmd_____/punish", "/punish?", "bixi.alicdn.com/punish/")
+"""Aliyun WAF slider (x5sec), and the page that denies instead; Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""
 BUSY = ("rgv587", "被挤爆")
 """Verdicts that a person sees as "crowded", the others as a slider."""
 VERDICTS = ("fail_sys_user_validate", *BUSY)
@@ -58,6 +58,8 @@ def _verdict_in(place: Mapping[str, object]) -> Finding | None:
 
 READ_BYTES = 131072
 ATTRIBUTE_CHARACTERS = 8192
+COMMENT_CHARACTERS = 40
+ANCHORS = 3
 SHELL_CHARACTERS = 700
 """A challenge page shows a person little; a document shows more."""
 
@@ -68,7 +70,7 @@ _RAW = ("script", "style", "textarea", "title", *_QUOTED)
 _LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("src",), "meta": ("content",)}
 """Where a page leads by itself; a link that waits for a click is none."""
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
+_PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata|bixi\.alicdn\.com/punish/")
 _RUNNING = frozenset({"", "module", "text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript"})
 """Types of a script that runs; every other one carries data."""
 _ENDLESS_REFERENCE = re.compile(r"&#[xX]?[0-9a-fA-F]{9,}")
@@ -88,6 +90,10 @@ class Page:
     """Scripts that run, their escapes resolved."""
     sources: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    """Ids of links to the slider that wait for a click."""
+    flagged: bool = False
+    """A comment names the risk control's verdict."""
     onload: str = ""
     areas: list[str] = field(default_factory=list)
     """Text areas, where a script may hide."""
@@ -157,7 +163,9 @@ def _x5sec(page: Page, _: Head) -> bool:
     mark = _PUNISH.pattern
     acts = r"location|_config_|x5referer|x5step|x5secdata|[\"']action[\"']\s*:\s*[\"']captcha"
     led = any("_____tmd_____/" in link or _PUNISH.search(link) for link in (*page.links, *page.sources))
-    return page.runs(mark, acts) or led
+    led = led or any(page.runs(rf"[\"']{re.escape(name)}[\"']", r"\.click\(\)") for name in page.anchors)
+    acting = page.runs("_config_", r"\baction[\"']?\s*[:=]") and (page.flagged or page.loads("punish"))
+    return page.runs(mark, acts) or led or acting
 
 
 def _interception(page: Page, _: Head) -> bool:
@@ -178,7 +186,7 @@ def _slider_words(page: Page, _: Head) -> bool:
 
 
 def _cookie(page: Page, _: Head) -> bool:
-    return page.runs("acw_sc__v2") and page.runs(r"\barg1\s*=\s*['\"]\w")
+    return page.runs(r"acw_sc__v\d") and page.runs(r"\barg1\s*=\s*['\"]\w")
 
 
 def _check(page: Page, _: Head) -> bool:
@@ -210,7 +218,7 @@ ROWS = (
     PageRow("aliyun-waf", _waf_meta, "FreeQwenApi#69, qwengate#82"),
     PageRow("captcha-element", _captcha_element, "Rfym21/Qwen2API detectWafChallenge"),
     PageRow("verification", _verification, "Rfym21/Qwen2API detectWafChallenge"),
-    PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11"),
+    PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11; pages of taobao, youku and lazada that deny instead of asking"),
     PageRow("interception", _interception, "Aliyun x5sec, its titles; chatglm.cn, its script in hidden textareas"),
     PageRow("slider", _slider, "FreeQwenApi#69: baxia, awsc.js"),
     PageRow("slider-words", _slider_words, "QwenLM/Qwen3#1206"),
@@ -237,6 +245,9 @@ def read(text: str) -> Page:
     page, words = Page(), []
     for name, attributes, inner, before in _elements(text):
         words.append(before)
+        if not name:
+            page.flagged = page.flagged or FLAG in inner
+            continue
         found = _ATTRIBUTE.finditer(attributes[:ATTRIBUTE_CHARACTERS])
         _take(page, name, {one[1].lower(): one[2] or one[3] or one[4] or "" for one in found}, inner)
         if name in _QUOTED:
@@ -258,6 +269,8 @@ def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
         page.title = page.title or inner.strip()
     elif name == "body":
         page.onload = values.get("onload", "")
+    elif name == "a" and "id" in values and len(page.anchors) < ANCHORS and _PUNISH.search(values.get("href", "")):
+        page.anchors.append(values["id"])
     elif name == "meta":
         page.metas.add(values.get("name", ""))
     elif name in ("textarea", "style"):
@@ -271,8 +284,9 @@ def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:
         name, before = tag[1].lower(), text[at : tag.start()]
         if name == "!--":
             end = text.find("-->", tag.end())
-            at = end + 3 if end >= 0 else len(text)
-            yield "", "", "", before
+            end = end if end >= 0 else len(text)
+            at = end + 3
+            yield "", "", text[tag.end() : min(end, tag.end() + COMMENT_CHARACTERS)], before
             continue
         close = text.find(">", tag.end())
         close = close if close >= 0 else len(text)

@@ -31,10 +31,13 @@ _REQUEST_ID = re.compile(r"\]\s*\[[^\[\]]*+\]?\s*$")
 _COLON_STATUS = re.compile(r"[:：]\s*\[([45]\d\d)\]\s*(\S.*)", re.DOTALL)
 _ALGORITHM = re.compile(r"\s*<(\d{3,8})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re.DOTALL)
 _WRAPPED = re.compile(
-    r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|"
+    r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|^(?:[45]\d\d[:\s]*)+|: [45]\d\d\)?[\w ]{0,40}:|"
+    r"[Uu]pstream (?:request )?(?:error|failed|returned|responded)[\w ,]{0,40}[:\-]|[Ss]tatus code:? \d{3}\b.{0,300}[Bb]ody:|"
     r"(?:[Ss]tatus|[Ee]rror)(?: code)?:? ?\(?\d{3}\)?[\w ]{0,40}[:,\-]?|[Pp]rovider returned error\s*[:\-]|"
     r"[Ee]rror message (?:\w+ ){0,4}(?:is|was)\s*:?)\s*$"
 )
+_QUOTED = re.compile(r"(?<!\w)b?['\"]$")
+"""Before JSON that Python printed as bytes or text (LiteLLM)."""
 _LITERAL = re.compile(r"'((?:[^'\\]|\\.)*+)'|\"(?:[^\"\\]|\\.)*+\"|\b(?:None|True|False)\b", re.DOTALL)
 _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _NAME = re.compile(r"[A-Za-z][\w.\-]{2,60}")
@@ -95,8 +98,9 @@ def read(document: object, *, refused: bool, depth: int = 0) -> Envelope | None:
 def _from_words(words: str, body: Mapping[str, object], depth: int) -> Envelope:
     """An error that is only words, or JSON as a string, alone or behind a wrapper's words."""
     words = words[:MESSAGE_CHARACTERS].strip()
-    fields = (body,) if body else ()
-    return _unwrapped(Envelope(_code(body), "", words, "", _status(body), fields, _nested(words, depth)))
+    said = body.get("message")  # beside an error that is a mere name: Spring, Fastify
+    inner = _nested(words, depth) or (_from_words(said, {}, depth) if isinstance(said, str) and said.strip() else None)
+    return _unwrapped(Envelope(_code(body), "", words, "", _status(body), (body,) if body else (), inner))
 
 
 def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
@@ -104,6 +108,8 @@ def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> En
     error = None if kept else body.get("error") or body.get("errors")
     if isinstance(error, list):
         error = error[0] if error else None
+    if isinstance(error, dict) and shapes.hollow(error) and shapes.is_answer(body):
+        error = None  # relays in Go write out an error that they do not have
     if isinstance(error, dict) and error:
         core = shapes.lowered(error)
         inside = None if _tells(core) or depth > DEPTH else _inside(core, refused=True, depth=depth + 1)
@@ -155,8 +161,11 @@ def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], 
         elif isinstance(value, str) and value.strip() and not words:
             words = value[:MESSAGE_CHARACTERS].strip()
     metadata = core.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        inner = inner or _nested(metadata["raw"][:MESSAGE_CHARACTERS], depth)
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, dict):
+        inner = inner or read(raw, refused=True, depth=depth + 1)
+    elif isinstance(raw, str):
+        inner = inner or _nested(raw[:MESSAGE_CHARACTERS], depth)
     status = _status(core) or next((named for outer in fields if (named := _status(outer))), None)
     code = next((code for body in (core, *fields) if (code := _code(body))), "")
     return _unwrapped(Envelope(code, _type(core, fields), words, "", status, fields, inner or _nested(words, depth)))
@@ -186,7 +195,7 @@ def _nested(words: str, depth: int) -> Envelope | None:
     """An error as JSON text. Behind other words only where those name an exception or a status: messages quote input."""
     text = words.removeprefix("data:").lstrip() if words.startswith("data:") else words
     start = text.find("{", 0, 400)
-    before = text[: max(start, 0)].rstrip("[ ")
+    before = _QUOTED.sub("", text[: max(start, 0)]).rstrip("[ ")
     if start < 0 or depth >= DEPTH or (before and not _WRAPPED.search(before)):
         return None
     value = _leading(text[start:])

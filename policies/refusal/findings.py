@@ -19,7 +19,7 @@ TEXT_CHARACTERS = 500
 EXCERPT_BYTES = 2048
 
 _RUN = re.compile(r"[^\s\"'<>]+")
-_CAPTCHA = ("_____tmd_____", "/punish?", "x5secdata")
+_CAPTCHA = ("_____tmd_____", "/punish?", "bixi.alicdn.com/punish", "x5secdata")
 """A run of characters with one of these is a captcha link."""
 _SINGLE_USE = (
     r"((?:x5secdata|x5sec|x5step|captcha_verify_param|captchaVerifyParam|certifyId|securityToken|arg1)"

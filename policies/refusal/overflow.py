@@ -90,7 +90,7 @@ _WRAPPER = re.compile(
     r"\s*(?:<?\(?\d{3}\)?>?[\s:,\-]+"
     r"|\{\s*['\"]error['\"]\s*:\s*\{\s*['\"]message['\"]\s*:\s*['\"]"
     r"|[\u4e00-\u9fff]{1,20}\s*[:：]\s*"
-    r"|(?:[\w.]+ ){0,3}?[\w.\-]*(?:error|exception|invalidparameter|bad request|badrequest|invalid request|invalid_request"
+    r"|(?:[\w.\-]+ ){0,3}?[\w.\-]*(?:error|exception|invalidparameter|bad request|badrequest|invalid request|invalid_request"
     r"|http|status|code)[\w.\-]*(?: \(?[\w.\-]+\)?){0,3}\s*(?::|-)\s+)",
     re.IGNORECASE,
 )

@@ -37,6 +37,14 @@ CHALLENGES = {
     "baxia": '<html><script src="https://g.alicdn.com/sd/baxia-entry/baxiaCommon.js"></script><script>window.x5sec={}; punish()</script></html>',
     "slider-words": "<html><title>Access Verification</title><body>Please slide to verify that you're not a robot TraceID: 0a1b</body></html>",
     "cookie": "<html><script>var arg1='4C8B0B4F';function setCookie(n,v){document.cookie=n+'='+v}setCookie('acw_sc__v2', unsbox(arg1));</script></html>",
+    "cookie-3": "<html><script>var arg1='4C8B0B4F';setCookie('acw_sc__v3', unsbox(arg1));</script></html>",
+    "denied": '<a id="a-link" href="https://bixi.alicdn.com/punish/default.html?uuid=xgTOKEN&action=deny"></a><script>document.cookie="x5secdata=;";'
+    'window._config_={"action":"deny","url":"https://bixi.alicdn.com/punish/default.html?uuid=xgTOKEN&action=deny"};</script><!--rgv587_flag:sm-->',
+    "denied-frame": '<html><iframe src="https://bixi.alicdn.com/punish/default.html?uuid=xgTOKEN&action=deny"></iframe></html>',
+    "clicked": f'<a id="a-link" href="{PUNISH}"></a><script>document.getElementById("a-link").click();</script>',
+    "flagged": "<html><script>window._config_ = {action: 'deny'}</script><!--rgv587_flag:sm--></html>",
+    "punishpage": '<html><punish-component></punish-component><script>window._config_ = {"renderTo":"#nocaptcha","action":"captcha"};'
+    '</script><script src="//g.alicdn.com/bsop-static/sufei-punish/0.1.125/build/punishpage.min.js"></script></html>',
     "gfver": '<html><body onload="check()"><script>var alicfw_gfver=1;function check(){}</script></body></html>',
 }
 RECORDED = {reply.id: reply for reply in corpus() if reply.head.media_type == "text/html" and "405" in reply.id}
@@ -59,6 +67,11 @@ DOCUMENTS = {
     "slide-words": "<html><body>Please slide to verify the connector fits.</body></html>",
     "captcha-word": "<html><body><div id='captcha'>captcha</div></body></html>",
     "link": '<html><body><a href="https://x/_____tmd_____/punish?x5secdata=1">what is this link?</a></body></html>',
+    "link-clicked-by-hand": '<html><body><a id="a-link" href="https://x/_____tmd_____/punish?x5secdata=1">what is it?</a>'
+    "<script>document.getElementById('menu').click()</script></body></html>",
+    "flag-in-comment": "<html><!-- rgv587_flag:sm --><body>Maintenance</body><script>start({action:'login'})</script></html>",
+    "flag-in-words": "<html><body>rgv587_flag:sm<script>window._config_={action:'x'}</script></body></html>",
+    "config-alone": "<html><body><script>window._config_={action:'captcha'}</script>Welcome</body></html>",
     "arg1-alone": "<html><script>var arg1='4C8B';run(arg1)</script></html>",
     "acw-tc": "<html><script>document.cookie='acw_tc=1'</script></html>",
     "state": "<html><body><div id='root'></div><script>window.__STATE__={title:'405',text:\"Sorry, your request has been "
