@@ -174,7 +174,6 @@ def test_the_first_refusal_is_told_and_the_next_is_held_until_its_turn() -> None
         ({}, Refusal(Refused.CHALLENGE, curable=False)),
         ({"patience": 0.0}, CHALLENGE),
         ({}, Refusal(Refused.RATE_LIMIT)),
-        ({}, Refusal(Refused.RATE_LIMIT)),
     ],
 )
 def test_what_waiting_does_not_cure_is_told_every_time(asking: dict[str, Any], refusal: Refusal) -> None:
