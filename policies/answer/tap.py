@@ -20,6 +20,8 @@ LEAD_BYTES = 16
 """Of a body behind its blanks, by which its form is known."""
 HELD_BACK = 8192
 """Bytes of an unfinished frame that are kept back at most."""
+DOCUMENT_LOOKS = 4
+"""Frames that cost as much as a document."""
 PAGE_BYTES = 65536
 """Of a page in a stream, that are looked at."""
 PAGE_GROWTH = 1.25
@@ -201,7 +203,7 @@ class Tap:
         suspicious = self._suspicious(raw)
         if not (suspicious or near or self._page) and self.answered:
             return None
-        self._looks.take()
+        self._looks.take(DOCUMENT_LOOKS if self._lines else 1)
         frame = parse(raw)
         if near:
             self.usage_input = max(documents.input_tokens(frame.data or raw) or 0, self.usage_input or 0) or None
@@ -211,7 +213,7 @@ class Tap:
             if finding is not None or not frame.data:
                 return finding
         if document is not None:
-            self._looks.take(3)  # it costs as much as four frames
+            self._looks.take(DOCUMENT_LOOKS)
             return self._noted(self._recogniser.document(self._surface, self._head, document, whole=True))
         return self._noted(self._recogniser.frame(self._surface, self._head, frame))
 
