@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from policies.breaker import tell
+from policies.calls import Call, Surface
 from policies.hurdles import Refusal, Refused
+from policies.kinds import Family, Role, Wire
 from policies.patience import NODE_SECONDS, Patience
 from policies.queue import Asking, Place, Standing
 from policies.refusal_memory import RefusalMemory
@@ -116,6 +118,12 @@ class World:
             self._timer = look
             self.later(look - self.now, lambda: None)
 
+    def refused(self, digest: str) -> int:
+        """Seconds that the client of a refused request is told."""
+        call = Call(Surface("zai", Family.ZAI, Wire.ANTHROPIC, Role.GENERATION), "POST", "/v1/messages", "a", "glm")
+        call.__dict__["digest"] = digest
+        return self.memory.refused(call, None, self.now, first=30, cap=59, stated=None, sent=self.now)
+
     def asks(self, turn: Turn) -> None:
         if self.guard == "none":
             turn.sent(None)
@@ -178,7 +186,7 @@ class Turn:
         if place is None:
             self.told(0.5 * 2 ** min(self.tries - 1, 5))  # the clients' own backoff, without a Retry-After
             return
-        wait = 0 if verdict is Refused.CROWD else world.memory.refused("a", self.digest, world.now, first=30, cap=59, stated=None)
+        wait = 0 if verdict is Refused.CROWD else world.refused(self.digest)
         world.line.refused(place, Refusal(verdict, wait or 5.0 if world.guard == "refuse" else wait), world.now)
         self.goes_on(place)
 

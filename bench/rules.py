@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from bench.load import body, p50
-from policies import side_requests
+from policies import windows
 from policies.calls import Call, Surface
 from policies.kinds import Family, Role, Wire
 from policies.request import reading
@@ -55,5 +55,5 @@ def side_guard(size: int) -> tuple[float, float]:
     del asked["tools"]
     data = json.dumps({**asked, "max_tokens": 100}).encode()
     settings = SideRequestSettings()
-    loads, ours = interleaved(lambda: json.loads(data), lambda: side_requests.check(read(data), settings, 1_000_000))
+    loads, ours = interleaved(lambda: json.loads(data), lambda: windows.oversize(read(data), settings, 1_000_000))
     return loads, ours

@@ -17,9 +17,8 @@ from operations.held import head_of
 from policies import decide
 from policies.decisions import End, Refuse, Replace, Resend
 from policies.exchange import Exchange
-from policies.findings import Finding
 from policies.judge import Judge, reads
-from policies.kinds import Challenge, Kind, Reason
+from policies.kinds import Challenge, Finding, Kind, Reason
 from policies.research import report
 from policies.research.evidence import Record
 from policies.rules import Rules

@@ -23,7 +23,7 @@ from policies.answer.frames import frames
 from policies.answer.head import Head
 from policies.calls import Surface
 from policies.kinds import Kind
-from policies.refusal import codes, envelopes, mtop, overflow, pages
+from policies.refusal import challenges, envelopes, error_kinds, overflow
 from policies.request.surfaces import BUILT_IN
 from policies.state import State
 
@@ -43,7 +43,7 @@ MEDIA_TYPES = frozenset({
 })  # fmt: skip
 SERVERS = frozenset({"tengine", "nginx", "openresty", "istio-envoy", "envoy", "cloudflare", "esa", "apisix", "kong", "caddy", "ilogtail"})
 CODE_KEYS = frozenset((*envelopes.CODE_KEYS, *envelopes.TYPE_KEYS, *envelopes.STATUS_KEYS, "ret", "finish_reason", "stop_reason"))
-MARKERS = (*mtop.PUNISH, *mtop.VERDICTS, "x5secdata", "aliyun_waf", "block_message", "baxia", "awsc", "captcha", "nocaptcha", "slider")
+MARKERS = (*challenges.PUNISH, *challenges.VERDICTS, "x5secdata", "aliyun_waf", "block_message", "baxia", "awsc", "captcha", "nocaptcha", "slider")
 KEY_WORDS = frozenset(["action", "address", "algo", "allow", "allowed", "api", "app", "args", "at", "base", "body", "category", "cause", "channel", "class", "client", "cluster", "code", "config", "count", "created", "data", "date", "debug", "description", "detail", "details", "dialog", "domain", "duration", "enable", "end", "err", "errcode", "errmsg", "errno", "error", "errors", "event", "expire", "expires", "ext", "extra", "field", "flag", "form", "host", "http", "id", "ids", "index", "info", "inner", "is", "items", "key", "kind", "lang", "level", "line", "link", "list", "location", "log", "max", "message", "meta", "metadata", "method", "min", "mode", "module", "msg", "name", "next", "no", "object", "ok", "open", "origin", "out", "page", "param", "params", "path", "payload", "pid", "pipeline", "platform", "point", "policy", "pos", "prev", "product", "provider", "raw", "ref", "region", "remaining", "req", "request", "reset", "resets", "resource", "response", "result", "results", "ret", "retry", "retryable", "return", "route", "rule", "scene", "scope", "seconds", "server", "service", "session", "should", "sign", "site", "slide", "source", "stack", "start", "state", "status", "step", "sub", "success", "suggest", "suggestion", "system", "tag", "target", "task", "template", "text", "time", "timestamp", "tip", "tips", "title", "to", "total", "trace", "traffic", "type", "unit", "until", "uri", "url", "user", "uuid", "v", "value", "verify", "version", "wait", "warn", "zone"])  # fmt: skip
 STEMS = (
     "error", "exception", "invalid", "limit", "quota", "exceed", "denied", "forbid", "unauth", "fail", "block", "busy", "overload",
@@ -129,7 +129,7 @@ def _body(body: str) -> object:
     data = body.encode("utf8", "replace")
     if not data.strip():
         return "empty"
-    if pages.is_page(data):
+    if challenges.is_page(data):
         return "page"
     if documents.form_of(data, "") is documents.Form.STREAM:
         return {"frames": [_skeleton(documents.parse(frame.data)) for frame in itertools.islice(frames(data), FRAMES)]}
@@ -155,7 +155,7 @@ def _skeleton(value: object, key: str = "", depth: int = 0) -> object:
 
 def _key(name: object) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return name if name == mtop.FLAG else "X"
+        return name if name == challenges.FLAG else "X"
     known = KEY_WORDS | _vocabulary()[1]
     return name if all(part.lower() in known for part in _PART.findall(name)) else "X"
 
@@ -198,8 +198,7 @@ def _says(body: str) -> list[str]:
 @cache
 def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
     """The codes of our tables, and the words of their phrases; both in lower case."""
-    tables = [*(table for tables in codes.TABLES.values() for table in tables), codes.COMMON]
-    rows = [row for _, by_code, by_text in tables for row in (*by_code, *by_text)]
+    rows = [row for tables in error_kinds.TABLES.values() for _, table in tables for row in table]
     texts = " ".join([*(row.text for row in rows), *(row.text for row in overflow.ROWS)])
     plain = re.sub(r"\\[A-Za-z]|\(\?P?<?\w*>?|\{[nw]\}", " ", texts).lower()
-    return frozenset(code.lower() for row in rows for code in row.codes), frozenset(re.findall(r"[a-z]{2,}|[\u4e00-\u9fff]{2,}", plain))
+    return frozenset(code for row in rows for code in row.codes.lower().split()), frozenset(re.findall(r"[a-z]{2,}|[\u4e00-\u9fff]{2,}", plain))

@@ -67,41 +67,27 @@ Level = Literal["debug", "info", "warning"]
 # is followed by another at once.
 #
 # A cell that is missing means: the event changes nothing.
+_BY_HAND = {Event.OPENED: BreakerState.OPEN, Event.CLOSED: BreakerState.CLOSED, Event.RESET: BreakerState.CLOSED}
+_NOT_CLOSED = {**_BY_HAND, Event.DISABLED: BreakerState.CLOSED}
 TRANSITIONS: Mapping[BreakerState, Mapping[Event, BreakerState]] = {
     BreakerState.CLOSED: {
+        **_BY_HAND,
         Event.STRIKE: BreakerState.CLOSED,
         Event.LAST_STRIKE: BreakerState.OPEN,
         Event.ANSWERED: BreakerState.CLOSED,
         Event.ENDED: BreakerState.CLOSED,
-        Event.OPENED: BreakerState.OPEN,
-        Event.CLOSED: BreakerState.CLOSED,
-        Event.RESET: BreakerState.CLOSED,
     },
-    BreakerState.OPEN: {
-        Event.WINDOW_OVER: BreakerState.HALF_OPEN,
-        Event.OPENED: BreakerState.OPEN,
-        Event.CLOSED: BreakerState.CLOSED,
-        Event.RESET: BreakerState.CLOSED,
-        Event.DISABLED: BreakerState.CLOSED,
-    },
-    BreakerState.HALF_OPEN: {
-        Event.TAKEN: BreakerState.PROBING,
-        Event.OPENED: BreakerState.OPEN,
-        Event.CLOSED: BreakerState.CLOSED,
-        Event.RESET: BreakerState.CLOSED,
-        Event.DISABLED: BreakerState.CLOSED,
-    },
+    BreakerState.OPEN: {**_NOT_CLOSED, Event.WINDOW_OVER: BreakerState.HALF_OPEN},
+    BreakerState.HALF_OPEN: {**_NOT_CLOSED, Event.TAKEN: BreakerState.PROBING},
     BreakerState.PROBING: {
+        **_NOT_CLOSED,
         Event.ANSWERED: BreakerState.CLOSED,
         Event.PROBE_CHALLENGED: BreakerState.OPEN,
         Event.ENDED: BreakerState.HALF_OPEN,
         Event.LEASE_OVER: BreakerState.HALF_OPEN,
-        Event.OPENED: BreakerState.OPEN,
-        Event.CLOSED: BreakerState.CLOSED,
-        Event.RESET: BreakerState.CLOSED,
-        Event.DISABLED: BreakerState.CLOSED,
     },
 }
+"""Every move; ``_BY_HAND`` is possible in each state."""
 
 LEVELS: Mapping[BreakerState, Level] = {BreakerState.OPEN: "warning", BreakerState.CLOSED: "info"}
 
@@ -148,22 +134,16 @@ class BreakerView:
 
 def tell(seconds: float, cap: int) -> int:
     """Whole seconds for a Retry-After: rounded up, 1 to ``cap``."""
-    if not seconds < cap:
-        return cap
-    return max(1, math.ceil(seconds - 1e-6))  # a sum of clock readings may be a hair above a whole second
+    return (
+        cap if not seconds < cap else max(1, math.ceil(seconds - 1e-6))
+    )  # a sum of clock readings may be a hair above a whole second
 
 
 class Breaker:
     """One breaker. Every ``now`` is in seconds of one monotonic clock."""
 
     def __init__(
-        self,
-        settings: BreakerSettings,
-        cap: int,
-        *,
-        upstream: str = "",
-        account: str = "",
-        serials: count[int] | None = None,
+        self, settings: BreakerSettings, cap: int, *, upstream: str = "", account: str = "", serials: count[int] | None = None
     ) -> None:
         self.upstream = upstream
         self.account = account
@@ -188,7 +168,7 @@ class Breaker:
     @property
     def untouched(self) -> bool:
         """Nothing would be lost with this breaker."""
-        return self._state is BreakerState.CLOSED and not self._strikes
+        return self.closed and not self._strikes
 
     @property
     def closed(self) -> bool:
@@ -234,9 +214,7 @@ class Breaker:
 
     def answered(self, permit: Permit, now: float) -> Transition | None:
         """The first answer frame came."""
-        if not self._counts(permit, "answered", now):
-            return None
-        return self._step(Event.ANSWERED, now)
+        return self._step(Event.ANSWERED, now) if self._counts(permit, "answered", now) else None
 
     def challenged(self, permit: Permit, now: float) -> Transition | None:
         """Count a challenge: one strike, however often a request meets one."""
@@ -289,14 +267,9 @@ class Breaker:
 
     def state(self, now: float) -> BreakerView:
         self._elapse(now)
-        is_open, is_closed = self._state is BreakerState.OPEN, self._state is BreakerState.CLOSED
-        return BreakerView(
-            state=self._state,
-            strikes=self._strikes,
-            left=self._ends - now if is_open else 0.0,
-            opened_at=None if is_closed else self._opened_at,
-            probe_age=now - self._probe_since if self._probe else None,
-        )
+        left = self._ends - now if self._state is BreakerState.OPEN else 0.0
+        age = now - self._probe_since if self._probe else None
+        return BreakerView(self._state, self._strikes, left, None if self.closed else self._opened_at, age)
 
     def dump(self, wall: float, now: float) -> OpenBreaker | None:
         """A row for the state file, None while closed; ``wall`` is the wall clock in seconds."""
@@ -311,7 +284,7 @@ class Breaker:
             return False
         self._enter(BreakerState.OPEN, now)
         self._strikes = row.strikes
-        self._ends = now + min(max(row.ends_at - wall, 0.0), self.window)
+        self._ends = now + min(max(row.until - wall, 0.0), self.window)
         self._opened_at = self._ends - self.window
         return True
 

@@ -193,9 +193,7 @@ class Limits:
 
     def dump(self, wall: float, now: float) -> list[LearntLimit]:
         """Rows for the state file; ``wall`` is the wall clock in seconds."""
-        return [
-            LearntLimit(*row.key, row.limit, wall - (now - self._plans[row.key].learnt_at)) for row in self.listed(now)
-        ]
+        return [LearntLimit(*row.key, row.limit, wall - (now - self._plans[row.key].learnt_at)) for row in self.listed(now)]
 
     def load(self, rows: Iterable[LearntLimit], wall: float, now: float) -> None:
         """Take up kept rows that are not older than a day; a wall clock that went back makes them new."""

@@ -11,10 +11,9 @@ from dataclasses import replace
 from policies.breaker import tell
 from policies.decisions import Answer, Commit, Decision, End, Queue, Replace, Resend
 from policies.exchange import Exchange
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind, Reason, Role
+from policies.kinds import Challenge, Family, Finding, Kind, Reason, Role
 from policies.refusal.error_kinds import HIDDEN_STATUS
-from policies.replays import Again, Attempt
+from policies.replays import Attempt, Why
 from policies.reply import dialects, wording
 
 CHALLENGES: dict[Challenge, Reason] = {
@@ -151,12 +150,12 @@ class Ruling:
             settings=ex.state.replay_of.get(self.call.surface.upstream, self.settings.replay),
         )
         step = ex.state.replays.next(attempt, finding, self.now)
-        if not isinstance(step, Again):
-            self._not_again = step.why.value
+        if isinstance(step, Why):
+            self._not_again = step.value
             return None
         number, most = ex.sends + 1, attempt.settings.max_attempts
-        comment = f"{described(self.finding)}: sent again in {step.after:g} s, attempt {number} of {most}"
-        return Resend(step.after, reason=self.reason, comment=comment, finding=finding, attempts=number)
+        comment = f"{described(self.finding)}: sent again in {step:g} s, attempt {number} of {most}"
+        return Resend(step, reason=self.reason, comment=comment, finding=finding, attempts=number)
 
     def _wait(self) -> int:
         """Seconds before which the request is not sent again, remembered where its client is told so."""
@@ -192,7 +191,7 @@ class Ruling:
 
     def _hopeless_size(self) -> str:
         """Remember that this body is challenged each time; words for it."""
-        self.ex.hopeless("body_size", self.finding, self.now)
+        self.ex.state.refusals.hopeless(self.call, "body_size", self.finding.code, self.now)
         limit = self.settings.qwen_web.body_limit_bytes
         return wording.body_size(size=self.call.size, limit=limit, site=self.ex.site, code=self.finding.code)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from policies.findings import Finding
+from policies.kinds import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from policies.answer.head import Head
@@ -11,9 +9,8 @@ from policies.answer.reader import Reader
 from policies.breaker import Transition
 from policies.calls import Call
 from policies.decisions import Admission, Commit, Decision, End, Refuse, Resend
-from policies.findings import Finding
 from policies.hurdles import Refusal, Refused
-from policies.kinds import Challenge, Crowd, Kind, Role
+from policies.kinds import Challenge, Crowd, Finding, Kind, Role
 from policies.patience import UNKNOWN_SECONDS, Patience
 from policies.queue import Place, Standing
 from policies.refusal import retry_hints
@@ -125,9 +122,7 @@ class Exchange(msgspec.Struct):
         self.answered = True
         if self.place is not None:
             self._moved(self.state.line.answered(self.place, now))
-        refusals = self.state.refusals
-        if refusals.any_for(self.call.account):
-            refusals.answered(self.call.account, self.call.digest)
+        self.state.refusals.answered(self.call)
 
     @property
     def probes(self) -> bool:
@@ -165,13 +160,12 @@ class Exchange(msgspec.Struct):
             return
         self.turn_over(now)
         if finding.challenge is Challenge.BLOCKED:
-            seconds = state.blocked_seconds(call)
-            state.refusals.block(call.surface.upstream, call.account, now, seconds, call.model, finding.code)
+            state.refusals.block(call, finding.code, now, state.blocked_seconds(call))
         elif finding.kind is Kind.OVERFLOW:
             if finding.window is not None and state.windows.learn(call, finding.window, finding.row, wall):
                 self.news.append(f"learnt a window of {finding.window} tokens for {call.model}")
             if self.side:
-                self.hopeless("overflow", finding, now)
+                state.refusals.hopeless(call, "overflow", finding.code, now)
 
     def _refused(self, finding: Finding) -> Refused | None:
         """What a refusal means for the line; None where no waiting cures it."""
@@ -183,13 +177,6 @@ class Exchange(msgspec.Struct):
         if finding.kind is Kind.QUOTA:
             return Refused.RATE_LIMIT if finding.wait or finding.reset else None
         return {Kind.OVERLOAD: Refused.OVERLOAD, Kind.RATE_LIMIT: Refused.RATE_LIMIT}.get(finding.kind)
-
-    def hopeless(self, kind: Literal["overflow", "body_size"], finding: Finding, now: float) -> None:
-        """Remember that the request cannot succeed as it is: it is refused here for some minutes."""
-        call = self.call
-        self.state.refusals.hopeless(
-            call.account, call.digest, now, kind, upstream=call.surface.upstream, model=call.model, code=finding.code
-        )
 
     def fits(self, tokens: int, wall: float) -> None:
         """Take back a learnt window that is smaller than the input ``tokens`` that were answered, with its overflows."""
@@ -215,18 +202,8 @@ class Exchange(msgspec.Struct):
             left = max(left, breaker.opens_for(self.place.permit))
         if left > 0:
             stated = max(left, stated or 0.0)
-        return self.state.refusals.refused(
-            call.account,
-            call.digest,
-            now,
-            first=first,
-            cap=settings.cap,
-            stated=stated,
-            sent=self.started,
-            upstream=call.surface.upstream,
-            model=call.model,
-            code=finding.code,
-        )
+        said = finding.code
+        return self.state.refusals.refused(call, said, now, first=first, cap=settings.cap, stated=stated, sent=self.started)
 
     def _moved(self, transition: Transition | None) -> None:
         if transition is not None:

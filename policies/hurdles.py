@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policies.breaker import BreakerState, Permit, Transition
-from policies.concurrency import Limits
+from policies.breaker import LEASE_SECONDS, BreakerState, Permit, Transition
+from policies.concurrency import Key, Limits
 from policies.kinds import Reason
 from policies.queue import Asking, Place
 from policies.settings import Concurrency
 from policies.shared import SharedBreaker
-from policies.slow_start import SlowStart
-from policies.stated_waits import StatedWaits
 
 MAIN_SECONDS = 5.0
 """A side request is no probe for so long after a main one came."""
-_MOST_STARTS = 10_000
+LONGEST_QUEUED = 59.0
+"""Seconds of a stated wait that the others queue behind; a longer one is told, this long at a time."""
+LAST_STEP = 16
+"""Calls under way at the last step of a slow start: the next answer lifts the limit."""
+_MOST_STARTS = _MOST_WAITS = 10_000
 
 
 class Refused(StrEnum):
@@ -29,8 +32,6 @@ class Refused(StrEnum):
     RATE_LIMIT = "rate_limit"
     CROWD = "crowd"
     """Too many at a time."""
-    OTHER = "other"
-    """Anything that waiting does not cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,103 @@ class Block:
     """Monotonic seconds at which time alone ends it; None where only another's end does."""
     tells: bool = False
     """Too long to wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatedWait:
+    """A wait that an upstream asked for and that is not over."""
+
+    until: float
+    """Monotonic seconds at which one may ask again."""
+    told: bool
+    """Too long to wait for: requests are told, not queued."""
+
+
+class StatedWaits:
+    """The stated waits by upstream, account and model. Every ``now`` is in seconds of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._waits: OrderedDict[Key, StatedWait] = OrderedDict()
+
+    def state(self, key: Key, seconds: float, now: float) -> None:
+        """The upstream said so; a shorter wait does not end a longer one that stands."""
+        if not math.isfinite(seconds) or seconds <= 0:
+            return
+        new = StatedWait(now + min(seconds, LONGEST_QUEUED), told=seconds > LONGEST_QUEUED)
+        old = self.standing(key, now)
+        self._waits[key] = new if old is None or new.until >= old.until else old
+        self._waits.move_to_end(key)
+        while len(self._waits) > _MOST_WAITS:
+            self._waits.popitem(last=False)
+
+    def standing(self, key: Key, now: float) -> StatedWait | None:
+        found = self._waits.get(key)
+        if found is not None and found.until <= now:
+            del self._waits[key]
+            return None
+        return found
+
+    def forget(self, upstream: str) -> None:
+        for key in [key for key in self._waits if key.upstream == upstream]:
+            del self._waits[key]
+
+
+# Theory of operation of a slow start
+# ===================================
+#
+# A refusal begins a round: one call may be under way. Each first answer frame of a call of the round doubles that: 2, 4, 8,
+# 16, then no limit. Calls that were sent before the round neither take room nor make any: they stream on, or they bring
+# the refusals that were already on their way, and a crowd of those must not begin a round each.
+#
+# A call without a word for LEASE_SECONDS gives its room back, as a probe does. So nobody waits for an end that never comes.
+
+
+class SlowStart:
+    """The calls that may be under way at a time after a refusal. Every ``now`` is in seconds of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._allowed = math.inf
+        self._calls: dict[int, float] = {}
+        """Of the round: since when they are out, for ever once they are answered."""
+
+    @property
+    def unlimited(self) -> bool:
+        return self._allowed == math.inf
+
+    def room(self, now: float) -> bool:
+        """Whether one more may be sent."""
+        self._calls = {call: since for call, since in self._calls.items() if now - since < LEASE_SECONDS}
+        return len(self._calls) < self._allowed
+
+    def changes_at(self) -> float | None:
+        """The moment at which a silent call gives its room back; None where none is out."""
+        first = min(self._calls.values(), default=math.inf)
+        return first + LEASE_SECONDS if first < math.inf else None
+
+    def sent(self, call: int, now: float) -> None:
+        if not self.unlimited:
+            self._calls[call] = now
+
+    def answered(self, call: int) -> None:
+        """Its first answer frame came."""
+        if self._calls.get(call, math.inf) < math.inf:
+            self._calls[call] = math.inf
+            self._allowed *= 2
+            if self._allowed > LAST_STEP:
+                self.begin(math.inf)
+
+    def ended(self, call: int) -> None:
+        self._calls.pop(call, None)
+
+    def refused(self, call: int) -> None:
+        """Back to one, unless this call is of the time before the round."""
+        if self.unlimited or call in self._calls:
+            self.begin()
+
+    def begin(self, allowed: float = 1) -> None:
+        """So many may be under way, and those that are count no more."""
+        self._allowed = allowed
+        self._calls.clear()
 
 
 # Theory of operation
@@ -184,7 +282,7 @@ class Hurdles:
             return []
         breaker = self.breaker_of(asking.upstream, asking.account)
         found = []
-        for name in ((asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account))):
+        for name in (asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account)):
             start = self._starts.get(name)
             if start is not None and start.unlimited:
                 del self._starts[name]

@@ -15,8 +15,7 @@ from policies.answer.reader import Reader
 from policies.decide import Ruling
 from policies.decisions import Commit, Decision, End, Queue, Resend
 from policies.exchange import Exchange
-from policies.findings import Finding
-from policies.kinds import Kind, Role
+from policies.kinds import Finding, Kind, Role
 
 Ruled = TypeVar("Ruled", Commit, Decision, End)
 

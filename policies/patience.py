@@ -68,19 +68,13 @@ def of(headers: Mapping[str, str], clients: Mapping[str, float], seconds: float)
 
 def _stated(headers: Mapping[str, str]) -> float | None:
     """Seconds that the SDK in the client says: Python's by its read timeout, Node's by its timeout."""
-    read = _seconds(headers.get("x-stainless-read-timeout", ""))
-    if read is not None:
-        return read
-    whole = _seconds(headers.get("x-stainless-timeout", ""))
-    return None if whole is None else min(whole, NODE_SECONDS)
+    read, whole = (_seconds(headers.get(name, "")) for name in HEADERS[:2])
+    return read or (min(whole, NODE_SECONDS) if whole else None)
 
 
 def _seconds(text: str) -> float | None:
     """A plain positive number of at most a day; anything else says nothing."""
-    if not _NUMBER.fullmatch(text.strip()):
-        return None
-    value = float(text)
-    return value if 0 < value <= MOST_SECONDS else None
+    return float(text) if _NUMBER.fullmatch(text.strip()) and 0 < float(text) <= MOST_SECONDS else None
 
 
 def _known(agent: str, clients: Mapping[str, float]) -> float:

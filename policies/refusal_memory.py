@@ -15,6 +15,8 @@ RefusalKind = Literal["wait", "overflow", "body_size", "blocked"]
 
 START_AGAIN_SECONDS = 600.0
 """A request that was not refused for so long starts again at the first wait."""
+HOPELESS_SECONDS = 600.0
+"""A request that cannot succeed as it is is refused here for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,8 @@ class RefusalMemory:
         self._accounts: OrderedDict[Key, Entry] = OrderedDict()
         self._per_account: Counter[str] = Counter()
 
-    def any_for(self, account: str, now: float | None = None) -> bool:
+    def any_for(self, account: str) -> bool:
         """Tell whether any request of this account is remembered: where not, no digest need be computed."""
-        if now is not None:
-            self._sweep(now)
         return account in self._per_account
 
     def standing(self, call: Call, now: float) -> Remembered | None:
@@ -88,23 +88,10 @@ class RefusalMemory:
         """The block that stands against this account at an upstream, if one does."""
         self._sweep(now)
         entry = self._accounts.get((account, upstream))
-        if entry is None or entry.until <= now:
-            return None
-        return entry.remembered(now)
+        return None if entry is None or entry.until <= now else entry.remembered(now)
 
-    def refused(  # noqa: PLR0913  a key, a wait and whom it is of
-        self,
-        account: str,
-        digest: str,
-        now: float,
-        *,
-        first: float,
-        cap: int,
-        stated: float | None,
-        sent: float | None = None,
-        upstream: str = "",
-        model: str = "",
-        code: str | None = None,
+    def refused(  # noqa: PLR0913  a request and a wait
+        self, call: Call, code: str | None, now: float, *, first: float, cap: int, stated: float | None, sent: float
     ) -> int:
         """Remember that the upstream refused this request, and say what its client is told: 1 to ``cap`` seconds.
 
@@ -112,72 +99,48 @@ class RefusalMemory:
         before it. ``sent`` is when the refused request was sent: where it went out before the wait was over (two in
         flight), nothing doubles. Of two such, the first one's wait stands, so that neither client comes too early.
         """
-        key = (account, digest)
+        key, upstream = (call.account, call.digest), call.surface.upstream
         last = self._request(key, now)
         if last and (last.refusal.kind != "wait" or _elsewhere(last, upstream)):
             last = None
         own = stated if stated is not None and stated > 0 else None
         rounds = last.rounds if last else 0
-        if last and own is None and (now if sent is None else sent) >= last.until:
+        if last and own is None and sent >= last.until:
             rounds = min(rounds + 1, 16)
         wait = tell(first * 2**rounds if own is None else own, cap)
         until = last.until if last and last.until > now else now + wait
-        standing = Remembered("wait", wait, upstream, model, code)
+        standing = Remembered("wait", wait, upstream, call.model, code)
         self._remember(key, Entry(standing, until, now + START_AGAIN_SECONDS, rounds), now)
         return wait
 
-    def answered(self, account: str, digest: str) -> None:
+    def answered(self, call: Call) -> None:
         """The request was answered: its next refusal is a first one."""
-        self._forget((account, digest))
+        if self.any_for(call.account):
+            self._forget((call.account, call.digest))
 
-    def hopeless(  # noqa: PLR0913  a key, a kind and whom it is of
-        self,
-        account: str,
-        digest: str,
-        now: float,
-        kind: Literal["overflow", "body_size"],
-        seconds: float = 600.0,
-        *,
-        upstream: str = "",
-        model: str = "",
-        code: str | None = None,
-    ) -> None:
-        """Remember that this request cannot succeed as it is."""
-        self._remember((account, digest), _lasting(Remembered(kind, seconds, upstream, model, code), now), now)
+    def hopeless(self, call: Call, kind: Literal["overflow", "body_size"], code: str | None, now: float) -> None:
+        """Remember that this request cannot succeed as it is: it is refused here for some minutes."""
+        refusal = Remembered(kind, HOPELESS_SECONDS, call.surface.upstream, call.model, code)
+        self._remember((call.account, call.digest), _lasting(refusal, now), now)
 
-    def block(  # noqa: PLR0913, PLR0917  a key, a time and what is said of it
-        self, upstream: str, account: str, now: float, seconds: float, model: str = "", code: str | None = None
-    ) -> None:
+    def block(self, call: Call, code: str | None, now: float, seconds: float) -> None:
         """Remember that the upstream blocked this account; each further send would make it worse."""
-        self._sweep(now)
-        self._accounts[account, upstream] = _lasting(Remembered("blocked", seconds, upstream, model, code), now)
-        self._accounts.move_to_end((account, upstream))
-        while len(self._accounts) > self._limit:
-            self._accounts.popitem(last=False)
+        upstream = call.surface.upstream
+        refusal = Remembered("blocked", seconds, upstream, call.model, code)
+        self._block((call.account, upstream), _lasting(refusal, now), now)
 
     def forget_overflows(self, upstream: str | None, model: str) -> int:
         """Drop the overflows of a model, however it is spelled, at every upstream for None; the number dropped."""
         name = model.strip().lower()
-        gone = [
-            key
-            for key, entry in self._requests.items()
-            if entry.refusal.kind == "overflow"
-            and entry.refusal.model.strip().lower() == name
-            and upstream in (None, entry.refusal.upstream)
-        ]
-        for key in gone:
-            self._forget(key)
-        return len(gone)
+        overflows = [(key, entry.refusal) for key, entry in self._requests.items() if entry.refusal.kind == "overflow"]
+        fits = [key for key, of in overflows if of.model.strip().lower() == name and upstream in (None, of.upstream)]
+        return sum(map(self._forget, fits))
 
     def reset(self, upstream: str | None = None) -> int:
         """Drop everything, or everything of one upstream; the number dropped."""
         gone = [key for key, entry in self._requests.items() if upstream in (None, entry.refusal.upstream)]
-        for key in gone:
-            self._forget(key)
-        freed = [key for key in self._accounts if upstream in (None, key[1])]
-        for key in freed:
-            del self._accounts[key]
-        return len(gone) + len(freed)
+        freed = [self._accounts.pop(key) for key in [*self._accounts] if upstream in (None, key[1])]
+        return sum(map(self._forget, gone)) + len(freed)
 
     def listed(self, now: float) -> list[tuple[str, Remembered]]:
         """Refusals that still stand, each with its account, the latest last."""
@@ -200,17 +163,11 @@ class RefusalMemory:
         """Take up dumped rows; the number taken. Whatever the wall clock did, none lasts longer than it was to."""
         taken = 0
         for row in rows:
-            left = min(row.ends_at - wall, row.left)
+            left = min(row.until - wall, row.left)
             if left <= 0:
                 continue
             entry = _lasting(Remembered(row.kind, left, row.upstream, row.model, row.code), now)
-            if row.kind == "blocked":
-                self._accounts[row.key] = entry
-                self._accounts.move_to_end(row.key)
-                if len(self._accounts) > self._limit:
-                    self._accounts.popitem(last=False)
-            else:
-                self._remember(row.key, entry, now)
+            (self._block if row.kind == "blocked" else self._remember)(row.key, entry, now)
             taken += 1
         return taken
 
@@ -230,25 +187,27 @@ class RefusalMemory:
         while len(self._requests) > self._limit:
             self._forget(next(iter(self._requests)))
 
-    def _forget(self, key: Key) -> None:
+    def _block(self, key: Key, entry: Entry, now: float) -> None:
+        self._sweep(now)
+        self._accounts[key] = entry
+        self._accounts.move_to_end(key)
+        while len(self._accounts) > self._limit:
+            self._accounts.popitem(last=False)
+
+    def _forget(self, key: Key) -> bool:
         if self._requests.pop(key, None) is None:
-            return
+            return False
         self._per_account[key[0]] -= 1
         if not self._per_account[key[0]]:
             del self._per_account[key[0]]
+        return True
 
     def _sweep(self, now: float) -> None:
         """Forget from the oldest on, up to the first that still matters: cheap enough for every call."""
-        while self._requests:
-            key, entry = next(iter(self._requests.items()))
-            if entry.forget_at > now:
-                break
-            self._forget(key)
-        while self._accounts:
-            blocked, entry = next(iter(self._accounts.items()))
-            if entry.until > now:
-                break
-            del self._accounts[blocked]
+        while self._requests and self._requests[oldest := next(iter(self._requests))].forget_at <= now:
+            self._forget(oldest)
+        while self._accounts and next(iter(self._accounts.values())).until <= now:
+            self._accounts.popitem(last=False)
 
 
 def _elsewhere(entry: Entry, upstream: str | None) -> bool:

@@ -1,10 +1,10 @@
 """Replays: requests that come within a second of the previous answer, and how they are repeated, more slowly.
 
 A round is the set of sends of one request: the client's own and at most ``max_attempts - 1`` re-sends in place, while the
-response's headers are still held. Every step is one question, ``Replays.next``, answered by ``Again`` or ``Stop``:
+response's headers are still held. Every step is one question, ``Replays.next``, answered by seconds or a ``Why``:
 
     refused ── is it one that a slower try may cure? ── may this request be sent again at all? ── when?
-               CURABLE, zcode 3007                      FORBIDDEN, one round a minute              tenacity: wait, stop
+               CURABLE, zcode 3007                      ``forbidden``, one round a minute          tenacity: wait, stop
 
 Nothing here is a way round a captcha: of all challenges only zcode's 3007 is repeated, and never with a one-time token.
 """
@@ -16,13 +16,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from tenacity.stop import stop_after_attempt, stop_before_delay
 from tenacity.wait import wait_exponential
 
-from policies.findings import Finding
-from policies.kinds import Kind
+from policies.kinds import Finding, Kind
 from policies.settings import ReplaySettings
 
 LONGEST_WAIT_SECONDS = 10.0
@@ -34,8 +33,6 @@ ROUND_SECONDS = 60.0
 ZCODE_CAPTCHA_CODE = "3007"
 """The only challenge that a slower try has cured (ranxianglei/billion-context#189: five replays refused, each next human-paced turn passed)."""
 CURABLE = frozenset({Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.UPSTREAM_ERROR, Kind.CALLER_ERROR})
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class Why(StrEnum):
@@ -68,41 +65,28 @@ class Attempt:
     settings: ReplaySettings
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """Send the request once more, ``after`` seconds from now."""
-
-    after: float
+Step = float | Why
+"""Seconds from now after which the request is sent once more, or why its client gets this refusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """The client gets this refusal."""
-
-    why: Why
-
-
-Step = Again | Stop
-
-
-class Recent(Generic[Key]):
+class Recent:
     """Times at which each key last happened: of the latest ``limit`` keys, none older than ``ttl`` seconds."""
 
     def __init__(self, limit: int, ttl: float) -> None:
         self._limit = limit
         self._ttl = ttl
-        self._times: OrderedDict[Key, float] = OrderedDict()
+        self._times: OrderedDict[Hashable, float] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._times)
 
-    def happened(self, key: Key, now: float) -> None:
+    def happened(self, key: Hashable, now: float) -> None:
         self._times[key] = now
         self._times.move_to_end(key)
         while self._times and (len(self._times) > self._limit or self._old(next(iter(self._times.values())), now)):
             self._times.popitem(last=False)
 
-    def since(self, key: Key, now: float) -> float | None:
+    def since(self, key: Hashable, now: float) -> float | None:
         """Seconds since it happened, None where that is unknown, too long ago, or (in a recording) still to come."""
         time = self._times.get(key)
         return None if time is None or time > now or self._old(time, now) else now - time
@@ -118,8 +102,8 @@ class Sessions:
     """
 
     def __init__(self, limit: int = 10_000, ttl: float = 3600) -> None:
-        self._sessions: Recent[str] = Recent(limit, ttl)
-        self._accounts: Recent[str] = Recent(limit, ttl)
+        self._sessions = Recent(limit, ttl)
+        self._accounts = Recent(limit, ttl)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -149,14 +133,6 @@ class Sent:
     upcoming_sleep: float = 0.0
 
 
-Strategy = Callable[[Any], Any]
-
-FORBIDDEN: tuple[tuple[Why, Callable[[Attempt], bool]], ...] = (
-    (Why.BREAKER, lambda attempt: not attempt.breaker_closed),
-    (Why.ONE_TIME_TOKEN, lambda attempt: attempt.one_time_token),
-)
-
-
 def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
     """Reason why a slower try cannot cure a finding, or None where it may."""
     if finding.kind is Kind.CHALLENGE:
@@ -170,7 +146,9 @@ def incurable(finding: Finding, settings: ReplaySettings) -> Why | None:
 
 def forbidden(attempt: Attempt) -> Why | None:
     """Reason why a request may not be sent again whatever its refusal was, or None."""
-    return next((why for why, forbids in FORBIDDEN if forbids(attempt)), None)
+    if not attempt.breaker_closed:
+        return Why.BREAKER
+    return Why.ONE_TIME_TOKEN if attempt.one_time_token else None
 
 
 def is_replay(gap: float | None, settings: ReplaySettings) -> bool:
@@ -188,20 +166,24 @@ class Replays:
     """Decides, one step at a time, whether a refused replay is sent again. Remembers rounds, and nothing else."""
 
     def __init__(self, limit: int = 10_000) -> None:
-        self._rounds: Recent[tuple[str, str]] = Recent(limit, ROUND_SECONDS)
+        self._rounds = Recent(limit, ROUND_SECONDS)
 
     def next(self, attempt: Attempt, finding: Finding, now: float) -> Step:
-        if why := forbidden(attempt):
-            return Stop(why)
-        if why_not := incurable(finding, attempt.settings):
-            return Stop(why_not)
         key = (attempt.account, attempt.digest)
+        if why := forbidden(attempt) or incurable(finding, attempt.settings):
+            return why
         if attempt.sends == 1 and self._rounds.since(key, now) is not None:
-            return Stop(Why.SECOND_ROUND)
-        step = _step(attempt, finding, now)
-        if isinstance(step, Again):
-            self._rounds.happened(key, now)
-        return step
+            return Why.SECOND_ROUND
+        wait, stops = _strategies(attempt.settings)
+        sent = Sent(attempt.sends, now - attempt.started)
+        sent.upcoming_sleep = max(float(wait(sent)), finding.wait or 0.0)
+        if why := next((why for why, stop in stops if stop(sent)), None):
+            return why
+        self._rounds.happened(key, now)
+        return sent.upcoming_sleep
+
+
+Strategy = Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
@@ -213,11 +195,3 @@ def _strategies(settings: ReplaySettings) -> tuple[Strategy, tuple[tuple[Why, St
         (Why.LATE, stop_before_delay(LATEST_START_SECONDS)),
     )
     return wait_exponential(multiplier=settings.base_seconds), stops
-
-
-def _step(attempt: Attempt, finding: Finding, now: float) -> Step:
-    wait, stops = _strategies(attempt.settings)
-    sent = Sent(attempt.sends, now - attempt.started)
-    sent.upcoming_sleep = max(float(wait(sent)), finding.wait or 0.0)
-    why = next((why for why, stop in stops if stop(sent)), None)
-    return Again(sent.upcoming_sleep) if why is None else Stop(why)

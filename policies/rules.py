@@ -10,16 +10,35 @@ The side-request guard comes first, since a request that cannot fit is its calle
 
 from __future__ import annotations
 
-from policies import local_refusals, side_requests
+from collections.abc import Callable
+
+from policies import windows
+from policies.breaker import tell
 from policies.decide import Ruling
-from policies.decisions import Admission, Forward, Queue, Refuse
+from policies.decisions import Admission, Answer, Forward, Queue, Refuse
 from policies.exchange import Exchange
 from policies.kinds import Reason, Role
 from policies.queue import Asking, Standing, Told
+from policies.refusal_memory import Remembered
 from policies.replays import pace
+from policies.reply import dialects, wording
 from policies.request.body import markers
 from policies.research import evidence
 from policies.state import State
+from policies.windows import Oversize
+
+WORDS: dict[Reason, tuple[Callable[..., str], str]] = {
+    Reason.ACCOUNT_BLOCKED: (wording.blocked, "this account is blocked upstream"),
+    Reason.REMEMBERED_WAIT: (wording.remembered_wait, "the same request was refused and its wait is not over"),
+    Reason.BREAKER_OPEN: (wording.breaker_open, "the breaker is open"),
+    Reason.PROBE_OUT: (wording.breaker_open, "one probe is finding out whether the upstream answers again"),
+    Reason.STATED_WAIT: (wording.stated_wait, "the upstream has asked for a wait"),
+    Reason.NO_SLOT: (wording.no_slot, "the account's calls at a time are all under way"),
+    Reason.SLOW_START: (wording.queued, "after a refusal one request goes first, and it has no answer yet"),
+    Reason.QUEUE_FULL: (wording.queued, "as many requests wait here as may"),
+    Reason.CLOSING: (wording.closing, "this proxy is ending"),
+}
+"""The message for the client, and the reason in the comment."""
 
 
 class Rules:
@@ -72,7 +91,7 @@ class Rules:
             return Refuse(
                 said.answer, reason=said.reason, comment=said.comment, finding=said.finding, wait=said.wait, attempts=ex.sends
             )
-        return local_refusals.told(ex, told.why, told.left)
+        return told_here(ex, told.why, told.left)
 
     def _asking(self, ex: Exchange, now: float) -> Asking:
         state, call = self.state, ex.call
@@ -102,18 +121,18 @@ class Rules:
         call = ex.call
         blocked = self.state.refusals.blocked(call.account, call.surface.upstream, now)
         if blocked is not None:
-            return local_refusals.told(ex, Reason.ACCOUNT_BLOCKED, blocked.left)
+            return told_here(ex, Reason.ACCOUNT_BLOCKED, blocked.left)
         if call.surface.role is not Role.PREPARATION:
             return None
         refused = self.state.breaker(call).preparation(now)
         if refused is None:
             return None
-        return local_refusals.told(ex, Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN, refused.left)
+        return told_here(ex, Reason.PROBE_OUT if refused.probe_out else Reason.BREAKER_OPEN, refused.left)
 
     def _place(self, ex: Exchange, now: float) -> None:
         """Find out where the request stood among the earlier ones of its session when it came."""
         state, call = self.state, ex.call
-        ex.placed, ex.side = True, side_requests.is_side(call, state.settings.side_requests)
+        ex.placed, ex.side = True, windows.is_side(call, state.settings.side_requests)
         replay = state.replay_of.get(call.surface.upstream, state.settings.replay)
         ex.gap, ex.account_gap, again = state.sessions.place(call.session, call.account, now, replay)
         ex.replay = again and not ex.side
@@ -123,20 +142,20 @@ class Rules:
         if not (settings.enabled and ex.side):
             return None
         window = self.state.windows.effective(call, wall)
-        over = side_requests.check(call, settings, window.tokens if window else None)
+        over = windows.oversize(call, settings, window.tokens if window else None)
         if over is None:
             return None
-        return local_refusals.oversize(ex, over)
+        return too_large(ex, over)
 
     def _remembered(self, ex: Exchange, now: float) -> Refuse | None:
         found, settings = self.state.refusals.standing(ex.call, now), self.state.settings
         if found is None or found.kind == "wait":
             return None
         if found.kind == "blocked":
-            return local_refusals.told(ex, Reason.ACCOUNT_BLOCKED, found.left)
+            return told_here(ex, Reason.ACCOUNT_BLOCKED, found.left)
         if found.kind == "overflow" and not (ex.side and settings.side_requests.enabled):
             return None
-        return local_refusals.hopeless(ex, found)
+        return hopeless(ex, found)
 
     # -- afterwards -------------------------------------------------------------------------------------------
 
@@ -182,3 +201,44 @@ class Rules:
             side=ex.side,
         )
         return self.state.evidence.note(facts, finding)
+
+
+# -- what a request is told that is refused here, with nothing sent ------------------------------------------------
+
+
+def told_here(ex: Exchange, reason: Reason, left: float) -> Refuse:
+    """The refusal of a request that need only wait: 529 or 503, 429 for want of a slot, with the seconds that are ``left``."""
+    wait = tell(left, ex.state.settings.retry_after.cap)
+    words, why = WORDS[reason]
+    make = dialects.limited if reason is Reason.NO_SLOT else dialects.overloaded
+    shown = left if reason is Reason.ACCOUNT_BLOCKED else wait
+    answer = make(ex.call.surface.wire, reason=reason, message=words(ex.site, wait=shown), wait=wait, request_id=ex.request_id)
+    return _refuse(answer, f"Refused here: {why}; told to wait {wait} s.", wait)
+
+
+def too_large(ex: Exchange, over: Oversize) -> Refuse:
+    """The 413 of a side request that its window cannot hold."""
+    model = ex.call.model
+    message = wording.side_request(estimate=over.estimate, window=over.window, model=model)
+    answer = dialects.too_large(ex.call.surface.wire, reason=Reason.SIDE_REQUEST, message=message)
+    figures = f"about {over.estimate} tokens against a window of {over.effective_window} ({model})"
+    return _refuse(answer, f"Side request refused here: {figures}.")
+
+
+def hopeless(ex: Exchange, found: Remembered) -> Refuse:
+    """The 413 of a request that the upstream refused minutes ago and would refuse again."""
+    reason, code, text = (
+        Reason.REMEMBERED_OVERFLOW,
+        dialects.SIDE_REQUEST_CODE,
+        wording.remembered_overflow(model=ex.call.model),
+    )
+    if found.kind == "body_size":
+        reason, code = Reason.REMEMBERED_BODY_SIZE, dialects.BODY_SIZE_CODE
+        limit = ex.state.settings.qwen_web.body_limit_bytes
+        text = wording.body_size(size=ex.call.size, limit=limit, site=ex.site, code=found.code)
+    answer = dialects.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
+    return _refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
+
+
+def _refuse(answer: Answer, comment: str, wait: int | None = None) -> Refuse:
+    return Refuse(answer, reason=answer.reason, comment=comment, wait=wait)

@@ -28,16 +28,12 @@ class OpenBreaker(msgspec.Struct, frozen=True):
 
     upstream: str
     account: str
-    ends_at: End
+    until: End = msgspec.field(name="ends_at")
     strikes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     @property
     def key(self) -> tuple[str, str]:
         return self.upstream, self.account
-
-    @property
-    def until(self) -> float:
-        return self.ends_at
 
 
 class StandingRefusal(msgspec.Struct, frozen=True):
@@ -48,7 +44,7 @@ class StandingRefusal(msgspec.Struct, frozen=True):
     digest: str
     """Of the request; of a blocked account the upstream's name."""
     upstream: str
-    ends_at: End
+    until: End = msgspec.field(name="ends_at")
     left: Annotated[float, msgspec.Meta(gt=0, le=LONGEST_SECONDS)]
     """Seconds that it was to last from its beginning."""
     model: str = ""
@@ -57,10 +53,6 @@ class StandingRefusal(msgspec.Struct, frozen=True):
     @property
     def key(self) -> tuple[str, str]:
         return self.account, self.digest
-
-    @property
-    def until(self) -> float:
-        return self.ends_at
 
 
 class Saved(msgspec.Struct):
@@ -96,31 +88,22 @@ class Merged(NamedTuple):
 def decode(fields: Mapping[str, msgspec.Raw]) -> tuple[Saved, list[str]]:
     """What the fields of a state file say, and one sentence for each that is odd, which is left out."""
     saved, complaints = Saved(), []
-    for name, kind in (("saved_at", float), ("key", str)):
-        if name in fields:
-            try:
-                setattr(saved, name, msgspec.json.decode(fields[name], type=kind))
-            except (msgspec.MsgspecError, ValueError, RecursionError) as reason:
-                complaints.append(f"{name}: {reason}")
-    for name in SECTIONS:
-        rows, odd = _rows(name, fields.get(name, msgspec.Raw(b"[]")))
-        setattr(saved, name, rows)
-        complaints += odd
-    return saved, complaints
 
-
-def _rows(section: str, text: msgspec.Raw) -> tuple[list[Any], list[str]]:
-    rows, complaints = [], []
-    try:
-        found = msgspec.json.decode(text, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return [], [f"{section}: must be a list"]
-    for number, row in enumerate(found):
+    def read(text: msgspec.Raw, kind: Any, where: str) -> Any:
         try:
-            rows.append(msgspec.json.decode(row, type=SECTIONS[section]))
+            return msgspec.json.decode(text, type=kind)
         except (msgspec.MsgspecError, ValueError, RecursionError) as reason:
-            complaints.append(f"{section}[{number}]: {reason}")
-    return rows, complaints
+            complaints.append(f"{where}: {reason}")
+            return None
+
+    for name, kind in (("saved_at", float), ("key", str)):
+        if name in fields and (value := read(fields[name], kind, name)) is not None:
+            setattr(saved, name, value)
+    for name, kind in SECTIONS.items():
+        texts = read(fields[name], list[msgspec.Raw], name) if name in fields else None
+        rows = (read(text, kind, f"{name}[{number}]") for number, text in enumerate(texts or ()))
+        setattr(saved, name, [row for row in rows if row is not None])
+    return saved, complaints
 
 
 def merge(mine: Saved, theirs: Saved, known: Known, wall: float) -> Merged:
@@ -141,8 +124,8 @@ def merge(mine: Saved, theirs: Saved, known: Known, wall: float) -> Merged:
                 if row.until > wall:
                     getattr(news, section).append(row)
         setattr(written, section, list(rows.values()))
-    for known_row in [each for each, end in known.items() if end <= wall]:
-        del known[known_row]
+    for over in [row for row, end in known.items() if end <= wall]:
+        del known[over]
     known |= seen_in(written)
     return Merged(written, news)
 

@@ -53,9 +53,7 @@ _NO_CONTROLS = r"\A(?=[\s\S]*\S)[^\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]+\Z"
 Text = Annotated[str, words("text")]
 Code = Annotated[str, words("text", spelled=_number_as_text)]
 FilePath = Annotated[str, words("a file's path or null", _ONE_LINE)]
-Host = Annotated[
-    str, words("a host such as llm.example.com, 10.1.2.3:8000 or *.example.com", _HOST, spelled=_small_letters)
-]
+Host = Annotated[str, words("a host such as llm.example.com, 10.1.2.3:8000 or *.example.com", _HOST, spelled=_small_letters)]
 Finding = Annotated[str, words(f"{', '.join(FINDINGS[:-1])} or {FINDINGS[-1]}", rf"\A(?:{'|'.join(FINDINGS)})\Z")]
 Tokens = Annotated[int, between(1, 1_000_000_000, "tokens")]
 Weight = Annotated[float, between(0, 1.98, "tokens")]

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from policies.calls import Call
 from policies.refusal_memory import Entry, Key, RefusalMemory, Remembered
 from policies.saved import LONGEST_SECONDS
 from policies.windows import LIFETIME, Learnt, Windows
@@ -104,22 +105,21 @@ class SharedRefusals(RefusalMemory):
 
     tell: Tell | None = None
 
-    def refused(self, account: str, digest: str, now: float, **named: Any) -> int:
-        told = super().refused(account, digest, now, **named)
-        self._say("wait", (account, digest), self._requests[account, digest])
+    def refused(self, call: Call, *given: Any, **named: Any) -> int:
+        told = super().refused(call, *given, **named)
+        key = (call.account, call.digest)
+        self._say("wait", key, self._requests[key])
         return told
 
-    def answered(self, account: str, digest: str) -> None:
-        entry = self._requests.get((account, digest))
-        super().answered(account, digest)
-        if entry is not None:
-            self._say("wait", (account, digest), entry, over=True)
+    def answered(self, call: Call) -> None:
+        if self.any_for(call.account) and (entry := self._requests.get(key := (call.account, call.digest))):
+            super().answered(call)
+            self._say("wait", key, entry, over=True)
 
-    def block(  # noqa: PLR0913, PLR0917  as the method that it extends
-        self, upstream: str, account: str, now: float, seconds: float, model: str = "", code: str | None = None
-    ) -> None:
-        super().block(upstream, account, now, seconds, model, code)
-        self._say("block", (account, upstream), self._accounts[account, upstream])
+    def block(self, call: Call, code: str | None, now: float, seconds: float) -> None:
+        super().block(call, code, now, seconds)
+        key = (call.account, call.surface.upstream)
+        self._say("block", key, self._accounts[key])
 
     def reset(self, upstream: str | None = None) -> int:
         before = [*self._entries()]
@@ -150,10 +150,7 @@ class SharedRefusals(RefusalMemory):
             return
         refusal = Remembered("blocked" if kind == "block" else "wait", row.left, row.upstream, row.model, row.code)
         entry = Entry(refusal, row.until, row.forget_at, max(row.rounds, old.rounds if old else 0))
-        if kind == "block":
-            held[key] = entry
-        else:
-            self._remember(key, entry, now)
+        (self._block if kind == "block" else self._remember)(key, entry, now)
 
     def _entries(self) -> Iterator[tuple[RowKind, Key, Entry]]:
         for key, entry in self._requests.items():

@@ -13,10 +13,8 @@ from policies.settings import Settings
 RECORD_SIZE_LIMIT = 28
 DELEGATED_CREDENTIALS = 34
 """Extension types; only Firefox sends both (RFC 8449, RFC 9345)."""
-
-
 WEB_CHATS = frozenset({Family.QWEN_WEB, Family.ZAI_WEB})
-"""Sites that ask a person for a check: what a browser does there is its own business."""
+"""Sites that ask a person for a check: what a browser does there is its own business. One that asks an API is a client."""
 
 
 class Treatment(StrEnum):
@@ -50,13 +48,8 @@ def treatment(hello: ClientHello, surfaces: Surfaces, settings: Settings) -> Tre
     upstream = surfaces.at(*hello.address, hello.sni)
     if upstream is None:
         return Treatment.TUNNEL if settings.decrypt == "guarded" else Treatment.USUAL
-    person = is_person(upstream.family, hello.cipher_suites, hello.extension_types)
+    person = upstream.family in WEB_CHATS and is_browser(hello.cipher_suites, hello.extension_types)
     return Treatment.PERSON if person and settings.browsers == "tunnel" else Treatment.USUAL
-
-
-def is_person(family: Family, cipher_suites: Sequence[int], extension_types: Sequence[int]) -> bool:
-    """True for a browser on a web chat; one that asks an API is a client like any other."""
-    return family in WEB_CHATS and is_browser(cipher_suites, extension_types)
 
 
 def is_browser(cipher_suites: Sequence[int], extension_types: Sequence[int]) -> bool:
@@ -64,9 +57,8 @@ def is_browser(cipher_suites: Sequence[int], extension_types: Sequence[int]) -> 
 
     OpenSSL (curl, Python) and Node send neither. A bridge that copies a browser's TLS looks like a browser.
     """
-    if any(map(_is_grease, cipher_suites)) or any(map(_is_grease, extension_types)):
-        return True
-    return RECORD_SIZE_LIMIT in extension_types and DELEGATED_CREDENTIALS in extension_types
+    firefox = RECORD_SIZE_LIMIT in extension_types and DELEGATED_CREDENTIALS in extension_types
+    return firefox or any(map(_is_grease, (*cipher_suites, *extension_types)))
 
 
 def _is_grease(value: int) -> bool:

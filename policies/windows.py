@@ -1,7 +1,8 @@
-"""Context windows: configured, known from the catalogue, or learnt from the number that an overflow text states."""
+"""Context windows (configured, of the catalogue, or learnt from an overflow's text), and the guard of side requests that do not fit."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
@@ -9,7 +10,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from policies.calls import Call
-from policies.request import surfaces
+from policies.kinds import Role, Wire
+from policies.request import media, surfaces, tokens
+from policies.settings import SideRequestSettings
 
 SMALLEST = 1_000
 """Tokens; a smaller number in a text is no window."""
@@ -74,7 +77,6 @@ class Windows:
     """The windows of one process; ``wall`` is the wall clock in seconds everywhere, since rows outlive a restart."""
 
     def __init__(self, additions: Mapping[str, int]) -> None:
-        self._additions: dict[str, int] = {}
         self._learnt: dict[Key, Learnt] = {}
         self.configure(additions)
 
@@ -108,22 +110,16 @@ class Windows:
 
         Thinking only narrows a window, so an input that fits with thinking on fits with thinking off as well.
         """
-        taken = False
-        for thinking in {call.thinking, False}:
-            key = _key(call)._replace(thinking=thinking)
-            row = self._current(key, wall)
-            if row is not None and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens):
-                del self._learnt[key]
-                taken = True
-        return taken
+        rows = [self._current(_key(call)._replace(thinking=thinking), wall) for thinking in {call.thinking, False}]
+        over = [row for row in rows if row and usage_input > row.tokens + max(SLACK_TOKENS, SLACK_SHARE * row.tokens)]
+        for row in over:
+            del self._learnt[row.key]
+        return bool(over)
 
     def forget(self, model: str) -> int:
         """Forget what was learnt of a model on every upstream; the number of rows."""
         name = _name(model)
-        keys = [key for key in self._learnt if key.model == name]
-        for key in keys:
-            del self._learnt[key]
-        return len(keys)
+        return len([self._learnt.pop(key) for key in [*self._learnt] if key.model == name])
 
     def learnt(self) -> list[Learnt]:
         """Every learnt row, the newest first; expired ones are still among them until they are asked for."""
@@ -156,10 +152,10 @@ class Windows:
 
     def _current(self, key: Key, wall: float) -> Learnt | None:
         row = self._learnt.get(key)
-        if row is not None and not _holds(row, wall):
-            del self._learnt[key]
-            return None
-        return row
+        if row is None or _holds(row, wall):
+            return row
+        del self._learnt[key]
+        return None
 
     def _keep(self, row: Learnt) -> None:
         self._learnt[row.key] = row
@@ -177,3 +173,53 @@ def _name(model: str) -> str:
 
 def _holds(row: Learnt, wall: float) -> bool:
     return -CLOCK_STEP <= wall - row.when < LIFETIME
+
+
+# -- the side-request guard: a title, warm-up or probe that cannot fit its window is refused before it is sent ------
+
+
+@dataclass(frozen=True, slots=True)
+class Oversize:
+    """Figures of a side request that is refused, in tokens."""
+
+    estimate: int
+    window: int
+    effective_window: int
+    """The window less the reserved output."""
+
+
+def is_side(call: Call, settings: SideRequestSettings) -> bool:
+    """True for a request without tools that has a small output budget, or the text of a title or warm-up request.
+
+    What cannot be read is a main request. A side request is one also where none is refused for its size
+    (``enabled: false``): it is no previous answer of its session either way.
+    """
+    if call.surface.role is not Role.GENERATION or call.fields is None or call.tools:
+        return False
+    small = call.output_budget is not None and call.output_budget <= settings.max_output_tokens
+    return small or call.trait is not None
+
+
+def effective_window(call: Call, window: int) -> int:
+    """The part of a window that the input may fill.
+
+    The Anthropic wire counts input alone; the others reserve the output budget, of which at most a quarter of the
+    window is believed: clients ask for more than they mean.
+    """
+    if call.surface.wire is Wire.ANTHROPIC or call.output_budget is None:
+        return window
+    return window - min(call.output_budget, window // 4)
+
+
+def oversize(call: Call, settings: SideRequestSettings, window: int | None) -> Oversize | None:
+    """The figures of a side request that cannot fit, None for everything that goes on."""
+    if window is None or window <= 0 or not settings.enabled or not is_side(call, settings):
+        return None
+    fillable = effective_window(call, window)
+    limit = math.ceil(settings.margin * fillable)
+    if len(call.body) < limit and not media.may_hold(call.body):
+        return None  # a token is a byte at least
+    estimate = tokens.estimate(call.body, call.surface.wire, settings.weights)
+    if estimate < limit:
+        return None
+    return Oversize(estimate, window, fillable)

@@ -75,11 +75,11 @@ def test_a_second_room_that_knows_the_inside(text: str) -> None:
 @pytest.mark.parametrize(
     ("low", "high"),
     [
-        ("kinds", "findings"),
+        ("kinds", "decisions"),
         ("calls", "request__reading"),
         ("request__body", "request__media"),
-        ("answer__head", "refusal__pages"),
-        ("refusal__mtop", "reply__wording"),
+        ("answer__head", "refusal__challenges"),
+        ("refusal__overflow", "reply__wording"),
         ("reply__wording", "rules"),
         ("research__report", "state"),
         ("request__surfaces", "windows"),

@@ -10,6 +10,10 @@ import msgspec
 BOM = b"\xef\xbb\xbf"
 TAIL_LIMIT = 1 << 20
 """Bytes of one unfinished frame that are kept at most."""
+FIRST_LOOKS = 512
+"""Frames of an answer that are judged however short they are."""
+LOOK_BYTES = 128
+"""Bytes of an answer for which one more is judged. Frames that say something are longer."""
 
 # A line end followed by a line end. A CR that ends the buffer may be half of a CRLF, so it waits for the next byte.
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r(?=[^\n]))")
@@ -49,6 +53,30 @@ def parse(raw: bytes) -> Frame:
         elif not name and line:
             comments.append(value)
     return Frame(event, b"\n".join(data), tuple(comments), raw)
+
+
+class Looks:
+    """Count of the frames or lines of one answer that are judged: a first few, then one for so many bytes.
+
+    A frame of two bytes costs as much as one of two hundred, so a flood of them is not judged to its end.
+    """
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = FIRST_LOOKS * LOOK_BYTES
+
+    @property
+    def spent(self) -> bool:
+        """No look is left before more bytes come."""
+        return self._left < LOOK_BYTES
+
+    def came(self, count: int) -> None:
+        """So many bytes came."""
+        self._left += count
+
+    def take(self, count: int = 1) -> None:
+        self._left -= count * LOOK_BYTES
 
 
 def bare_document(frame: Frame) -> bytes | None:

@@ -13,12 +13,11 @@ from policies.answer import documents
 from policies.answer.documents import UNREADABLE, Form, form_of, lead
 from policies.answer.documents import parse as json_of
 from policies.answer.encodings import decoder
-from policies.answer.frames import Frame, Framer, bare_document, parse
+from policies.answer.frames import Frame, Framer, Looks, bare_document, parse
 from policies.answer.head import Head
 from policies.answer.tap import Recogniser, Tap, Tapped
 from policies.calls import Surface
-from policies.findings import Finding
-from policies.kinds import Kind
+from policies.kinds import Finding, Kind
 
 _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 """What the hold may say of an answer that the tap still has to watch."""
@@ -43,6 +42,7 @@ class Reader:
         self._lines: Framer | None = Framer(hold_bytes, lines=True)
         """Of a document that may be one a line; None once it is not."""
         self._framer = Framer()
+        self._looks = Looks()
         self._usage = 0
         self._tap = Tap(surface, head, recogniser)
         self.early: Finding | None = recogniser.head(surface, head)
@@ -75,10 +75,11 @@ class Reader:
             return self._decide(self._nothing("unreadable"))
         data = self._decoder.feed(chunk)
         self._decoded += len(data)
+        self._looks.came(len(data))
         finding = self._read(data) if data else None
         if finding is not None:
             return self._decide(finding)
-        stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun
+        stuck = self._decoder.broken or self._decoder.limit_reached or self._framer.overrun or self._looks.spent
         if stuck or max(self._taken, self._decoded) > self._hold_bytes or (self._first_only and self._form is not None):
             self._tap.through |= self._form is Form.DOCUMENT
             return self.cap()
@@ -139,9 +140,10 @@ class Reader:
             line = raw.strip()
             if not line:
                 continue
-            if json_of(line) is UNREADABLE:
+            if self._looks.spent or json_of(line) is UNREADABLE:
                 self._lines = None
                 return None
+            self._looks.take()
             if self._tap.look_at_frame(Frame(b"", line, (), raw)) is not None:
                 self._tap.by_line()
                 return self._tap.look_at(line, whole=True)
@@ -151,6 +153,9 @@ class Reader:
     def _frames(self, data: bytes) -> Finding | None:
         raws = self._framer.split(data)
         for number, raw in enumerate(raws):
+            if self._looks.spent:
+                return None
+            self._looks.take()
             frame = parse(raw)
             document = bare_document(frame)
             if document is not None:

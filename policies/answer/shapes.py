@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 
 from policies.answer.frames import Frame
-from policies.findings import ANSWER, Finding
-from policies.kinds import Kind
+from policies.kinds import ANSWER, Finding, Kind
 
 SUCCESS_CODES = frozenset({"", "0", "200", "20000", "ok", "success", "null", "none", "successful"})
 PREAMBLE_TYPES = frozenset({
@@ -96,7 +95,7 @@ def is_part(body: Mapping[str, object]) -> bool:
 
 def plainly_answers(body: Mapping[str, object]) -> bool:
     """True for the usual answer, or part of one, with nothing beside it that an error could be read from."""
-    if body.get("error") or body.get("errors") or failed(body):
+    if failed(body) or any((error := body.get(key)) and not hollow(error) for key in ("error", "errors")):
         return False
     choices = body.get("choices")
     return (isinstance(choices, list) and bool(choices)) or is_part(body)
@@ -123,7 +122,7 @@ def _carries(body: Mapping[str, object]) -> bool:
 def _holds_error(value: Mapping[str, object], depth: int) -> bool:
     low = lowered(value)
     below = low.get("data")
-    if low.get("error") or says_failure(low):
+    if not hollow(low.get("error")) or says_failure(low):
         return True
     return isinstance(below, dict) and depth > 0 and _holds_error(below, depth - 1)
 

@@ -11,16 +11,17 @@ import msgspec
 from policies.answer import documents
 from policies.answer.documents import Form, form_of, lead
 from policies.answer.encodings import Decoder, decoder
-from policies.answer.frames import Frame, Framer, bare_document, parse
+from policies.answer.frames import Frame, Framer, Looks, bare_document, parse
 from policies.answer.head import Head
 from policies.calls import Surface
-from policies.findings import Finding
-from policies.kinds import Kind, Wire
+from policies.kinds import Finding, Kind, Wire
 
 LEAD_BYTES = 16
 """Of a body behind its blanks, by which its form is known."""
 HELD_BACK = 8192
 """Bytes of an unfinished frame that are kept back at most."""
+DOCUMENT_LOOKS = 4
+"""Frames that cost as much as a document."""
 PAGE_BYTES = 65536
 """Of a page in a stream, that are looked at."""
 PAGE_GROWTH = 1.25
@@ -88,6 +89,7 @@ class Tap:
         self._decoder: Decoder | None = decoder(encoding) if self._encoded else None
         self._lines = False
         self._framer = Framer()
+        self._looks = Looks()
         self._start = b""
         self._form: Form | None = None
         self._passed_of_frame = False
@@ -126,7 +128,10 @@ class Tap:
         passed = len(self._framer) - len(self._kept)
         raws = self._framer.split(data)
         self.through = self._framer.overrun
-        for number, raw in enumerate(raws):
+        self._looks.came(len(data))
+        for number, raw in enumerate(() if self._says_nothing(raws) else raws):
+            if self._looks.spent:
+                break
             finding = self._look(raw)
             if finding is not None:
                 return self._close(chunk, raws[: number + 1], passed, finding)
@@ -143,6 +148,13 @@ class Tap:
             and not (documents.USAGE in chunk and self._states_usage(chunk))
             and not self.suspicious(chunk)
         )
+
+    def _says_nothing(self, raws: list[bytes]) -> bool:
+        """True for many frames that need no look each."""
+        if len(raws) < 2 or self._page or not (self.answered or self._looks.spent):
+            return False
+        data = b"".join(raws)
+        return not (self._states_usage(data) or self.suspicious(data))
 
     def _states_usage(self, data: bytes) -> bool:
         """Usage that is worth reading: anthropic states it twice, the others once, and null before."""
@@ -183,6 +195,7 @@ class Tap:
         suspicious = self.suspicious(raw)
         if not (suspicious or near or self._page) and self.answered:
             return None
+        self._looks.take(DOCUMENT_LOOKS if self._lines else 1)
         frame = parse(raw)
         if near:
             self.usage_input = max(documents.input_tokens(frame.data or raw) or 0, self.usage_input)
@@ -192,6 +205,7 @@ class Tap:
             if finding is not None or not frame.data:
                 return finding
         if document is not None:
+            self._looks.take(DOCUMENT_LOOKS)
             return self._noted(self.look_at(document, whole=True))
         return self._noted(self.look_at_frame(frame))
 

@@ -17,18 +17,9 @@ from policies.refusal import overflow
 CODE_KEYS = ("code", "error_code", "errorcode", "err_code", "errcode", "verify_code")
 TYPE_KEYS = ("type", "error_type", "errortype", "captcha_error_type", "status", "status_name")
 MESSAGE_KEYS = (
-    "message",
-    "msg",
-    "details",
-    "detail",
-    "error_message",
-    "error_msg",
-    "errormessage",
-    "errmsg",
-    "template",
-    "reason",
+    "message", "msg", "details", "detail", "error_message", "error_msg", "errormessage", "errmsg", "template", "reason",
     "status_message",
-)
+)  # fmt: skip
 STATUS_KEYS = ("status", "status_code", "statuscode", "http_status", "httpstatus", "http_code")
 TOLD_OBJECTS = ("batch", "fine_tuning", "file", "upload", "vector_store", "eval")
 """Kept objects that tell of their own failure: to be told of it is the answer (platform.openai.com batches)."""
@@ -40,10 +31,13 @@ _REQUEST_ID = re.compile(r"\]\s*\[[^\[\]]*+\]?\s*$")
 _COLON_STATUS = re.compile(r"[:：]\s*\[([45]\d\d)\]\s*(\S.*)", re.DOTALL)
 _ALGORITHM = re.compile(r"\s*<(\d{3,8})>\s*(?:([A-Za-z][\w.]*)\s*:\s*)?(.*)", re.DOTALL)
 _WRAPPED = re.compile(
-    r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|"
+    r"(?:\w(?:Error|Exception)\s*[:\-]|HTTP(?:/[\d.]+)? \d{3}[\w ]{0,40}[:\-]|^(?:[45]\d\d[:\s]*)+|: [45]\d\d\)?[\w ]{0,40}:|"
+    r"[Uu]pstream (?:request )?(?:error|failed|returned|responded)[\w ,]{0,40}[:\-]|[Ss]tatus code:? \d{3}\b.{0,300}[Bb]ody:|"
     r"(?:[Ss]tatus|[Ee]rror)(?: code)?:? ?\(?\d{3}\)?[\w ]{0,40}[:,\-]?|[Pp]rovider returned error\s*[:\-]|"
     r"[Ee]rror message (?:\w+ ){0,4}(?:is|was)\s*:?)\s*$"
 )
+_QUOTED = re.compile(r"(?<!\w)b?['\"]$")
+"""Before JSON that Python printed as bytes or text (LiteLLM)."""
 _LITERAL = re.compile(r"'((?:[^'\\]|\\.)*+)'|\"(?:[^\"\\]|\\.)*+\"|\b(?:None|True|False)\b", re.DOTALL)
 _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _NAME = re.compile(r"[A-Za-z][\w.\-]{2,60}")
@@ -92,24 +86,21 @@ def read(document: object, *, refused: bool, depth: int = 0) -> Envelope | None:
     """The error in a JSON value, or None. ``refused``: status or event name already say that it is one."""
     if depth > DEPTH:
         return None
-    if isinstance(document, str):
-        return from_text(document, depth) if refused else None
-    if isinstance(document, list):
-        first = document[0] if document else None
-        return read(first, refused=refused, depth=depth + 1) if isinstance(first, dict) else _bare(refused=refused)
-    if not isinstance(document, dict):
-        return _bare(refused=refused)
-    return _from_object(shapes.lowered(document), refused=refused, depth=depth)
+    if isinstance(document, dict):
+        return _from_object(shapes.lowered(document), refused=refused, depth=depth)
+    if isinstance(document, list) and document and isinstance(document[0], dict):
+        return read(document[0], refused=refused, depth=depth + 1)
+    if not refused:
+        return None
+    return _from_words(document, {}, depth) if isinstance(document, str) else Envelope()
 
 
-def from_text(words: str, depth: int = 0) -> Envelope:
+def _from_words(words: str, body: Mapping[str, object], depth: int) -> Envelope:
     """An error that is only words, or JSON as a string, alone or behind a wrapper's words."""
     words = words[:MESSAGE_CHARACTERS].strip()
-    return _unwrapped(Envelope(message=words, inner=_nested(words, depth)))
-
-
-def _bare(*, refused: bool) -> Envelope | None:
-    return Envelope() if refused else None
+    said = body.get("message")  # beside an error that is a mere name: Spring, Fastify
+    inner = _nested(words, depth) or (_from_words(said, {}, depth) if isinstance(said, str) and said.strip() else None)
+    return _unwrapped(Envelope(_code(body), "", words, "", _status(body), (body,) if body else (), inner))
 
 
 def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
@@ -117,30 +108,25 @@ def _from_object(body: Mapping[str, object], *, refused: bool, depth: int) -> En
     error = None if kept else body.get("error") or body.get("errors")
     if isinstance(error, list):
         error = error[0] if error else None
-    if (isinstance(error, dict) and error) or (isinstance(error, str) and error.strip()):
-        return _from_error(error, body, depth)
+    if isinstance(error, dict) and shapes.hollow(error) and shapes.is_answer(body):
+        error = None  # relays in Go write out an error that they do not have
+    if isinstance(error, dict) and error:
+        core = shapes.lowered(error)
+        inside = None if _tells(core) or depth > DEPTH else _inside(core, refused=True, depth=depth + 1)
+        return inside or _core(core, (core, body), depth)
+    if isinstance(error, str) and error.strip():
+        return _from_words(error, body, depth)
     failed = shapes.failed(body)
-    if (failed or refused) and isinstance(body.get("response"), dict):
+    refused = refused or failed
+    if refused and isinstance(body.get("response"), dict):
         return read(body["response"], refused=True, depth=depth + 1)
     if not failed and shapes.is_answer(body):
         return None
     if shapes.is_failure(body.get("ret")):
-        return _from_ret(shapes.joined(body.get("ret")), body)
-    return _elsewhere(body, refused=refused or failed, depth=depth)
-
-
-def _from_ret(ret: str, body: Mapping[str, object]) -> Envelope:
-    code, _, words = ret.partition("::")
-    return Envelope(code, message=words.strip(), fields=(body,))
-
-
-def _elsewhere(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
+        code, _, words = shapes.joined(body.get("ret")).partition("::")
+        return Envelope(code, message=words.strip(), fields=(body,))
     inside = _inside(body, refused=refused, depth=depth)
-    if inside is not None:
-        return inside
-    if refused or shapes.says_failure(body):
-        return _core(body, (body,), depth)
-    return None
+    return inside or (_core(body, (body,), depth) if refused or shapes.says_failure(body) else None)
 
 
 def _inside(body: Mapping[str, object], *, refused: bool, depth: int) -> Envelope | None:
@@ -163,15 +149,6 @@ def _tells(body: Mapping[str, object]) -> bool:
     return any(body.get(key) for key in (*CODE_KEYS, *MESSAGE_KEYS))
 
 
-def _from_error(error: object, body: Mapping[str, object], depth: int) -> Envelope:
-    if not isinstance(error, dict):
-        words = str(error)[:MESSAGE_CHARACTERS].strip()
-        return _unwrapped(Envelope(_code(body), "", words, "", _status(body), (body,), _nested(words, depth)))
-    core = shapes.lowered(error)
-    inside = None if _tells(core) or depth > DEPTH else _inside(core, refused=True, depth=depth + 1)
-    return inside or _core(core, (core, body), depth)
-
-
 def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], depth: int) -> Envelope:
     inner: Envelope | None = None
     words = ""
@@ -184,20 +161,23 @@ def _core(core: Mapping[str, object], fields: tuple[Mapping[str, object], ...], 
         elif isinstance(value, str) and value.strip() and not words:
             words = value[:MESSAGE_CHARACTERS].strip()
     metadata = core.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        inner = inner or _nested(metadata["raw"][:MESSAGE_CHARACTERS], depth)
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if isinstance(raw, dict):
+        inner = inner or read(raw, refused=True, depth=depth + 1)
+    elif isinstance(raw, str):
+        inner = inner or _nested(raw[:MESSAGE_CHARACTERS], depth)
     status = _status(core) or next((named for outer in fields if (named := _status(outer))), None)
     code = next((code for body in (core, *fields) if (code := _code(body))), "")
     return _unwrapped(Envelope(code, _type(core, fields), words, "", status, fields, inner or _nested(words, depth)))
 
 
 def _unwrapped(envelope: Envelope) -> Envelope:
-    words, in_text, named = unwrapped(envelope.message)
+    words, in_text, named = _without_wrapping(envelope.message)
     status = envelope.status or (int(envelope.code) if is_status(envelope.code) else named)
     return replace(envelope, message=words, in_text=in_text, status=status)
 
 
-def unwrapped(words: str) -> tuple[str, str, int | None]:
+def _without_wrapping(words: str) -> tuple[str, str, int | None]:
     """Message, code and status of ``[1302][text][request id]``, ``<400> InternalError.Algo.X: text`` and ``…: [503] text``."""
     for beginning in overflow.beginnings(words):
         if (found := _BRACKETS.match(beginning)) and (code := found[1]).isdigit():
@@ -215,7 +195,7 @@ def _nested(words: str, depth: int) -> Envelope | None:
     """An error as JSON text. Behind other words only where those name an exception or a status: messages quote input."""
     text = words.removeprefix("data:").lstrip() if words.startswith("data:") else words
     start = text.find("{", 0, 400)
-    before = text[: max(start, 0)].rstrip("[ ")
+    before = _QUOTED.sub("", text[: max(start, 0)]).rstrip("[ ")
     if start < 0 or depth >= DEPTH or (before and not _WRAPPED.search(before)):
         return None
     value = _leading(text[start:])

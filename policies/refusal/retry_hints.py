@@ -16,22 +16,8 @@ Source = Literal["header", "body", "text"]
 KEYS = ("retry-after", "retry_after", "retryafter", "retry_after_seconds", "retry-after-seconds")
 LONGEST = 400 * 86400.0
 """Seconds; more is no wait."""
-_UNITS = {
-    "ms": 0.001,
-    "millisecond": 0.001,
-    "毫秒": 0.001,
-    "s": 1,
-    "sec": 1,
-    "second": 1,
-    "秒": 1,
-    "m": 60,
-    "min": 60,
-    "minute": 60,
-    "分钟": 60,
-    "h": 3600,
-    "hour": 3600,
-    "小时": 3600,
-}
+_UNITS = (("ms", 0.001), ("milli", 0.001), ("毫", 0.001), ("s", 1), ("秒", 1), ("m", 60), ("分", 60), ("h", 3600), ("小", 3600))
+"""Beginnings of a unit's name, and its seconds."""
 _SPAN = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|milliseconds?|毫秒|secs?|seconds?|s|秒钟?|mins?|minutes?|分钟|m|hours?|小时|h)(?![a-z])"
 _AGAIN = re.compile(
     rf"(?:(?:try|retry|retrying) (?:again )?(?:in|after)|wait(?: for)?|available in|resets? in|请(?:在|等待)?)\s*(?:about |~)?{_SPAN}(?:\s*{_SPAN})?",
@@ -51,26 +37,18 @@ _MOMENT = re.compile(
 
 def wait_of(head: Head, fields: Iterable[Mapping[str, object]], words: str) -> tuple[float | None, Source | None]:
     """Seconds and where they were read, header before body before words; (None, None) where nothing is said."""
-    seconds = in_header(head)
-    if seconds is not None:
+    if seconds := in_header(head):
         return seconds, "header"
-    seconds = next((found for body in fields if (found := _in_body(body)) is not None), None)
-    if seconds is not None:
+    if seconds := next(filter(None, map(_in_body, fields)), None):
         return seconds, "body"
     seconds = in_words(words)
-    return (seconds, "text") if seconds is not None else (None, None)
+    return (seconds, "text") if seconds else (None, None)
 
 
 def in_header(head: Head) -> float | None:
     """Retry-After in seconds; a date counts from the answer's own Date, else from when it came. Then ``retry-after-ms``."""
     value = head.get("retry-after").strip()
-    seconds = _number(value)
-    if seconds is None and value:
-        seconds = _until(value, head)
-    if seconds is None:
-        milliseconds = _number(head.get("retry-after-ms"))
-        seconds = milliseconds / 1000 if milliseconds else None
-    return seconds
+    return _number(value) or (_until(value, head) if value else None) or _milliseconds(head.get("retry-after-ms"))
 
 
 def kept_as_it_is(head: Head) -> bool:
@@ -81,9 +59,7 @@ def kept_as_it_is(head: Head) -> bool:
 def in_words(words: str) -> float | None:
     """Seconds of "try again in 2s", "retry after 1m30s", "请 3 秒后重试"."""
     found = _AGAIN.search(words)
-    if not found:
-        return None
-    return _sane(sum(float(count) * _unit(unit) for count, unit in ((found[1], found[2]), (found[3], found[4])) if count))
+    return _span(*found.groups()) if found else None
 
 
 def reset_in(words: str) -> str | None:
@@ -108,29 +84,29 @@ def until(reset: str, wall: float) -> float | None:
 
 def hours_in(fields: Iterable[Mapping[str, object]]) -> float | None:
     """Seconds of ``num``, which chat.qwen.ai counts in hours."""
-    for body in fields:
-        hours = _number(body.get("num"))
-        if hours is not None:
-            return _sane(hours * 3600)
-    return None
+    hours = next(filter(None, (_number(body.get("num")) for body in fields)), None)
+    return _sane(hours * 3600) if hours else None
 
 
 def _in_body(body: Mapping[str, object]) -> float | None:
-    seconds = next((found for key in KEYS if (found := _number(body.get(key))) is not None), None)
-    if seconds is None:
-        for key in KEYS[:3]:
-            value = body.get(key)
-            span = re.fullmatch(_SPAN, value.strip(), re.IGNORECASE) if isinstance(value, str) else None
-            if span:
-                return _sane(float(span[1]) * _unit(span[2]))
-        milliseconds = _number(body.get("retry_after_ms"))
-        seconds = milliseconds / 1000 if milliseconds else None
-    return seconds
+    if seconds := next(filter(None, (_number(body.get(key)) for key in KEYS)), None):
+        return seconds
+    for key in KEYS[:3]:
+        value = body.get(key)
+        if isinstance(value, str) and (span := re.fullmatch(_SPAN, value.strip(), re.IGNORECASE)):
+            return _span(*span.groups())
+    return _milliseconds(body.get("retry_after_ms"))
 
 
-def _unit(name: str) -> float:
-    name = name.lower().removesuffix("钟") if name.startswith("秒") else name.lower()
-    return _UNITS.get(name) or _UNITS[name.removesuffix("s")]
+def _span(*parts: str | None) -> float | None:
+    """Seconds of a count and its unit, or of two of them (``1 m``, ``30 s``)."""
+    pairs = ((float(count), unit.lower()) for count, unit in zip(parts[::2], parts[1::2], strict=True) if count and unit)
+    return _sane(sum(count * next(each for name, each in _UNITS if unit.startswith(name)) for count, unit in pairs))
+
+
+def _milliseconds(value: object) -> float | None:
+    number = _number(value)
+    return number / 1000 if number else None
 
 
 def _number(value: object) -> float | None:

@@ -6,29 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from policies.answer.shapes import text_of
-from policies.calls import Surface
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Family, Kind
 from policies.refusal.envelopes import Envelope
 from policies.settings import SignatureRow
 
-WRITTEN_BY_MODELS = frozenset(
-    {
-        "choices",
-        "content",
-        "delta",
-        "partial_json",
-        "output",
-        "output_text",
-        "candidates",
-        "arguments",
-        "input",
-        "tool_calls",
-        "reasoning_content",
-        "thinking",
-        "delta_content",
-        "text",
-    }
-)
+WRITTEN_BY_MODELS = frozenset({
+    "choices", "content", "delta", "partial_json", "output", "output_text", "candidates", "arguments", "input", "tool_calls",
+    "reasoning_content", "thinking", "delta_content", "text",
+})  # fmt: skip
 """A path through one of these names no envelope field and never matches."""
 
 
@@ -36,7 +21,7 @@ WRITTEN_BY_MODELS = frozenset(
 class Subject:
     """What a row is asked about: one answer or one frame."""
 
-    surface: Surface
+    family: Family
     status: int
     document: object = None
     """The JSON value."""
@@ -51,11 +36,9 @@ def first(rows: Sequence[SignatureRow], subject: Subject) -> SignatureRow | None
 
 
 def _holds(row: SignatureRow, subject: Subject) -> bool:
-    if row.family is not None and row.family != subject.surface.family:
+    if row.family not in (None, subject.family) or (row.status is not None and subject.status not in row.status):
         return False
-    if row.status is not None and subject.status not in row.status:
-        return False
-    if row.field is None and row.equals is None and row.begins is None:
+    if row.field is row.equals is row.begins is None:
         return row.status is not None and subject.status >= 400
     return any(_fits(row, value) for value in _values(row, subject))
 
@@ -77,10 +60,9 @@ def _fits(row: SignatureRow, value: str) -> bool:
 
 def at(document: object, path: str) -> list[str]:
     """The texts at a dotted path of envelope fields; a list gives each of its texts."""
-    parts = path.split(".")
-    if any(part in WRITTEN_BY_MODELS for part in parts):
+    value, parts = document, path.split(".")
+    if not WRITTEN_BY_MODELS.isdisjoint(parts):
         return []
-    value = document
     for part in parts:
         if isinstance(value, list) and part.isascii() and part.isdigit() and int(part[:6]) < len(value):
             value = value[int(part[:6])]
@@ -88,8 +70,7 @@ def at(document: object, path: str) -> list[str]:
             value = value[part]
         else:
             return []
-    texts = [_text(item) for item in (value[:64] if isinstance(value, list) else [value])]
-    return [text for text in texts if text]
+    return [text for item in (value[:64] if isinstance(value, list) else [value]) if (text := _text(item))]
 
 
 def _text(value: object) -> str:
@@ -101,16 +82,14 @@ def _text(value: object) -> str:
 def meaning(row: SignatureRow) -> tuple[Kind, Challenge | None]:
     """The kind, and the challenge, that ``finding`` names; a bare ``challenge`` is a captcha."""
     kind, _, challenge = row.finding.partition(":")
-    if kind == Kind.CHALLENGE:
-        return Kind.CHALLENGE, Challenge(challenge or Challenge.CAPTCHA)
-    return Kind(kind), None
+    return Kind(kind), Challenge(challenge or Challenge.CAPTCHA) if kind == Kind.CHALLENGE else None
 
 
-def needles(rows: Sequence[SignatureRow], surface: Surface) -> tuple[bytes, ...]:
-    """Bytes, in lower case, without which no row of this surface can match."""
+def needles(rows: Sequence[SignatureRow], family: Family) -> tuple[bytes, ...]:
+    """Bytes, in lower case, without which no row of this family can match."""
     found: list[str] = []
     for row in rows:
-        if row.family is None or row.family == surface.family:
+        if row.family in (None, family):
             tail = row.field.rsplit(".", 1)[-1] if row.field else ""
             if tail and not tail.isdigit():
                 found.append(f'"{tail}"')

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from policies.decisions import Answer
-from policies.findings import Finding
-from policies.kinds import Kind, Wire
+from policies.kinds import Finding, Kind, Wire
 from policies.reply.wording import CAP, plain_code
 
 SIDE_REQUEST_CODE = "side_request_payload_too_large"

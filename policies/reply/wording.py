@@ -10,8 +10,7 @@ import math
 import re
 from collections.abc import Callable
 
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 
 CAP = 59
 """Seconds of the longest Retry-After that every client keeps."""

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 
 TEXT_LIMIT = 100
 """Characters of a name that a client chose (its model) in a record."""
@@ -77,7 +76,7 @@ class Record(_Exchange, frozen=True, kw_only=True, gc=False):
     token_seen_before: bool | None
     """None where the request carries no one-time token."""
     finding: str
-    """A ``findings.Kind`` value: of the last send."""
+    """A ``Kind`` value: of the last send."""
     row: str
     refused: bool
     """The client's own send was refused in passing, by a challenge, rate limit or overload; see ``refused``."""

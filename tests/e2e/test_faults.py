@@ -21,7 +21,7 @@ ASKING = [
     "policies.rules:Rules._remembered",
     "policies.breaker:Breaker.admit",
     "policies.request.reading:read",
-    "policies.side_requests:is_side",
+    "policies.windows:is_side",
     "operations.flow_adapter:_account",
     "operations.controller:exchange_of",
     "operations.controller:Controller.turn",
@@ -55,7 +55,7 @@ RUNNING = [
     "policies.answer.reader:Reader.tap_finish",
     "policies.answer.tap:Tap._go_on",
     "policies.answer.tap:Tap._release",
-    "policies.refusal.prefilter:near",
+    "policies.refusal.recogniser:may_refuse",
 ]
 ENDING = [
     "policies.rules:Rules.settle",

@@ -221,7 +221,7 @@ BROKEN = [
     "policies.hurdles:Hurdles.block",
     "policies.hurdles:Hurdles.take",
     "policies.concurrency:Limits.sent",
-    "policies.slow_start:SlowStart.room",
+    "policies.hurdles:SlowStart.room",
     "operations.waiting:Waiting.add",
     "operations.waiting:Waiting._look",
     "operations.controller:Controller._wait",

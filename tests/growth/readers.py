@@ -129,7 +129,7 @@ def request(wire: str) -> Reading:
                 markers=product["policies.request.body"].markers(body),
                 token=call.one_time_token,
             )
-            msgspec.json.encode(notes.note(facts, product["policies.findings"].ANSWER))
+            msgspec.json.encode(notes.note(facts, product["policies.kinds"].ANSWER))
         weights = product["policies.settings"].EstimateWeights()
         product["policies.request.tokens"].estimate(body, surface.wire, weights)
 

@@ -185,7 +185,7 @@ WITHOUT: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("MOST_MEMBERS = 256", "MOST_MEMBERS = 1 << 30"),
         ("piece = view[at : at + step]", "piece = memoryview(bytes(view[at:]))[: step if not self.grows else None]"),
     ),
-    "policies/refusal/pages.py": (('_ENDLESS_REFERENCE.sub("\\ufffd", " ".join(words))', '" ".join(words)'),),
+    "policies/refusal/challenges.py": (('_ENDLESS_REFERENCE.sub("\\ufffd", " ".join(words))', '" ".join(words)'),),
     "policies/answer/answer_text.py": (
         ("calls = self._calls[heading]", "calls = sum(1 for name in self._tools.values() if name.startswith(heading)) + 1"),
     ),

@@ -13,6 +13,7 @@ from operations.clock import clock
 from operations.controller import Controller
 from operations.state_file import BUSY, NO_LOCKS, StateFile, load
 from tests.policies.exchanges import settings
+from tests.policies.test_refusal_memory import call
 from tests.policies.test_windows import asked
 
 
@@ -30,7 +31,7 @@ def now() -> float:
 
 
 def block(controller: Controller, account: str, seconds: float = 600.0) -> None:
-    controller.state.refusals.block("zcode", account, now(), seconds)
+    controller.state.refusals.block(call(account=account, upstream="zcode"), None, now(), seconds)
 
 
 def blocked(controller: Controller, account: str) -> bool:

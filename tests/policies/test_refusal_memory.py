@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.calls import Call, Surface
+from policies.kinds import Family, Role, Wire
 from policies.refusal_memory import START_AGAIN_SECONDS, RefusalMemory, Remembered
 from policies.saved import StandingRefusal
 
@@ -16,9 +18,24 @@ START = 1000.0
 WALL = 1.7e9
 
 
-def told(refusals: RefusalMemory, now: float, stated: float | None = None, digest: str = "d", **more: Any) -> int:
-    facts: dict[str, Any] = {"first": 30, "cap": CAP, "stated": stated} | more
-    return refusals.refused("a", digest, now, **facts)
+def call(digest: str = "d", account: str = "a", upstream: str = "", model: str = "") -> Call:
+    made = Call(Surface(upstream, Family.ZAI, Wire.ANTHROPIC, Role.GENERATION), "POST", "/v1/messages", account, model)
+    made.__dict__["digest"] = digest
+    return made
+
+
+def told(
+    refusals: RefusalMemory,
+    now: float,
+    stated: float | None = None,
+    digest: str = "d",
+    *,
+    upstream: str = "",
+    code: str | None = None,
+    **more: Any,
+) -> int:
+    facts: dict[str, Any] = {"first": 30, "cap": CAP, "stated": stated, "sent": now} | more
+    return refusals.refused(call(digest, upstream=upstream), code, now, **facts)
 
 
 def test_a_refused_request_waits_here_until_its_wait_is_over() -> None:
@@ -56,7 +73,7 @@ def test_a_wait_doubles_each_time_that_the_request_is_refused_again_after_it(fir
 def test_an_answer_starts_again_at_the_first_wait() -> None:
     refusals = RefusalMemory()
     told(refusals, START)
-    refusals.answered("a", "d")
+    refusals.answered(call("d"))
     assert refusals.waiting("a", "d", START) is None
     assert told(refusals, START + 30) == 30
 
@@ -64,7 +81,7 @@ def test_an_answer_starts_again_at_the_first_wait() -> None:
 def test_an_answer_to_another_request_does_not() -> None:
     refusals = RefusalMemory()
     told(refusals, START)
-    refusals.answered("a", "another")
+    refusals.answered(call("another"))
     assert told(refusals, START + 30) == 59
 
 
@@ -115,7 +132,7 @@ def test_a_stated_wait_doubles_nothing_and_undoes_nothing() -> None:
 @pytest.mark.parametrize("kind", ["overflow", "body_size"])
 def test_a_hopeless_request_is_refused_for_ten_minutes(kind: Literal["overflow", "body_size"]) -> None:
     refusals = RefusalMemory()
-    refusals.hopeless("a", "d", START, kind, upstream="zai", model="glm-4.6", code="1261")
+    refusals.hopeless(call("d", upstream="zai", model="glm-4.6"), kind, "1261", START)
     assert refusals.waiting("a", "d", START + 599) == Remembered(kind, 1.0, "zai", "glm-4.6", "1261")
     assert refusals.waiting("a", "d", START + 600) is None
     assert not refusals.any_for("a")
@@ -123,17 +140,17 @@ def test_a_hopeless_request_is_refused_for_ten_minutes(kind: Literal["overflow",
 
 def test_an_answer_frees_a_hopeless_request() -> None:
     refusals = RefusalMemory()
-    refusals.hopeless("a", "d", START, "overflow")
-    refusals.answered("a", "d")
+    refusals.hopeless(call("d"), "overflow", None, START)
+    refusals.answered(call("d"))
     assert refusals.waiting("a", "d", START) is None
 
 
 def test_the_overflows_of_a_model_can_be_forgotten_and_nothing_else_with_them() -> None:
     refusals = RefusalMemory()
-    refusals.hopeless("a", "1", START, "overflow", upstream="zai", model="glm-4.6")
-    refusals.hopeless("a", "2", START, "overflow", upstream="bigmodel", model="glm-4.6")
-    refusals.hopeless("a", "3", START, "overflow", upstream="zai", model="glm-4.5")
-    refusals.hopeless("a", "4", START, "body_size", upstream="zai", model="glm-4.6")
+    refusals.hopeless(call("1", upstream="zai", model="glm-4.6"), "overflow", None, START)
+    refusals.hopeless(call("2", upstream="bigmodel", model="glm-4.6"), "overflow", None, START)
+    refusals.hopeless(call("3", upstream="zai", model="glm-4.5"), "overflow", None, START)
+    refusals.hopeless(call("4", upstream="zai", model="glm-4.6"), "body_size", None, START)
     assert refusals.forget_overflows("zai", "glm-4.6") == 1
     assert [digest for digest in "1234" if refusals.waiting("a", digest, START)] == ["2", "3", "4"]
     assert refusals.forget_overflows(None, "glm-4.6") == 1
@@ -142,7 +159,7 @@ def test_the_overflows_of_a_model_can_be_forgotten_and_nothing_else_with_them() 
 
 def test_a_blocked_account_is_refused_at_its_upstream_only() -> None:
     refusals = RefusalMemory()
-    refusals.block("zcode", "a", START, 1800, code="3012")
+    refusals.block(call(account="a", upstream="zcode"), "3012", START, 1800)
     assert refusals.blocked("a", "zcode", START + 1799) == Remembered("blocked", 1.0, "zcode", code="3012")
     assert refusals.blocked("a", "zai", START) is None
     assert refusals.blocked("b", "zcode", START) is None
@@ -151,7 +168,7 @@ def test_a_blocked_account_is_refused_at_its_upstream_only() -> None:
 
 def test_a_block_of_no_seconds_blocks_nothing() -> None:
     refusals = RefusalMemory()
-    refusals.block("zcode", "a", START, 0)
+    refusals.block(call(account="a", upstream="zcode"), None, START, 0)
     assert refusals.blocked("a", "zcode", START) is None
 
 
@@ -163,9 +180,9 @@ def test_no_digest_is_needed_for_an_account_of_which_nothing_is_remembered() -> 
     told(refusals, START, digest="2")
     assert refusals.any_for("a")
     assert not refusals.any_for("b")
-    refusals.answered("a", "1")
+    refusals.answered(call("1"))
     assert refusals.any_for("a")
-    refusals.answered("a", "2")
+    refusals.answered(call("2"))
     assert not refusals.any_for("a")
 
 
@@ -175,7 +192,8 @@ def test_what_is_over_is_forgotten_without_being_asked_for() -> None:
     refusals.blocked("a", "zai", START + START_AGAIN_SECONDS)
     assert not refusals.any_for("a")
     told(refusals, START)
-    assert not refusals.any_for("a", START + START_AGAIN_SECONDS)
+    assert refusals.listed(START + START_AGAIN_SECONDS) == []
+    assert not refusals.any_for("a")
 
 
 def test_it_is_bounded_and_the_longest_unused_goes_first() -> None:
@@ -189,7 +207,7 @@ def test_it_is_bounded_and_the_longest_unused_goes_first() -> None:
     told(refusals, START, digest="5")
     assert [digest for digest in "12345" if refusals.waiting("a", digest, START)] == ["1", "4", "5"]
     for number in range(10):
-        refusals.block("zcode", str(number), START, 60)
+        refusals.block(call(account=str(number), upstream="zcode"), None, START, 60)
     assert [n for n in range(10) if refusals.blocked(str(n), "zcode", START)] == [7, 8, 9]
 
 
@@ -197,7 +215,7 @@ def test_a_reset_clears_everything_or_one_upstream() -> None:
     refusals = RefusalMemory()
     told(refusals, START, digest="1", upstream="zai")
     told(refusals, START, digest="2", upstream="zcode")
-    refusals.block("zcode", "a", START, 1800)
+    refusals.block(call(account="a", upstream="zcode"), None, START, 1800)
     assert refusals.reset("zcode") == 2
     assert refusals.waiting("a", "1", START)
     assert not refusals.waiting("a", "2", START)
@@ -209,7 +227,7 @@ def test_a_reset_clears_everything_or_one_upstream() -> None:
 def test_what_stands_can_be_listed() -> None:
     refusals = RefusalMemory()
     told(refusals, START, upstream="zai")
-    refusals.block("zcode", "b", START, 1800)
+    refusals.block(call(account="b", upstream="zcode"), None, START, 1800)
     listed = [(account, row.kind, row.left) for account, row in refusals.listed(START + 10)]
     assert listed == [("a", "wait", 20.0), ("b", "blocked", 1790.0)]
     assert [account for account, _ in refusals.listed(START + 40)] == ["b"]
@@ -226,8 +244,8 @@ def restarted(refusals: RefusalMemory, later: float = 0.0) -> tuple[RefusalMemor
 def test_a_restart_keeps_blocked_accounts_and_hopeless_requests_but_no_waits() -> None:
     refusals = RefusalMemory()
     told(refusals, START, digest="1")
-    refusals.hopeless("a", "2", START, "overflow", upstream="zai", model="glm-4.6")
-    refusals.block("zcode", "a", START, 1800, code="3012")
+    refusals.hopeless(call("2", upstream="zai", model="glm-4.6"), "overflow", None, START)
+    refusals.block(call(account="a", upstream="zcode"), "3012", START, 1800)
     fresh, taken = restarted(refusals, later=100)
     assert taken == 2
     assert fresh.waiting("a", "1", 5.0) is None
@@ -239,7 +257,7 @@ def test_a_restart_keeps_blocked_accounts_and_hopeless_requests_but_no_waits() -
 @pytest.mark.parametrize(("jump", "left"), [(-1e6, 1800), (0, 1800), (1799, 1), (1800, None), (1e9, None)])
 def test_whatever_the_wall_clock_did_nothing_lasts_longer_than_it_was_to(jump: float, left: float | None) -> None:
     refusals = RefusalMemory()
-    refusals.block("zcode", "a", START, 1800)
+    refusals.block(call(account="a", upstream="zcode"), None, START, 1800)
     fresh, _ = restarted(refusals, jump)
     blocked = fresh.blocked("a", "zcode", 5.0)
     assert (blocked.left if blocked else None) == left
@@ -275,17 +293,18 @@ def test_told_is_always_within_the_cap_and_no_request_is_kept_longer_than_it(
         if step == "told":
             assert 1 <= told(refusals, now, stated, digest=digest, cap=cap) <= cap
         elif step == "answered":
-            refusals.answered("a", digest)
+            refusals.answered(call(digest))
         else:
             refusals.reset()
         for each in "12":
             standing = refusals.waiting("a", each, now)
             assert standing is None or 0 < standing.left <= cap + 1e-6
     assert all(refusals.waiting("a", digest, now + cap) is None for digest in "12")
-    assert not refusals.any_for("a", now + START_AGAIN_SECONDS)
+    assert refusals.listed(now + START_AGAIN_SECONDS) == []
+    assert not refusals.any_for("a")
 
 
 def test_a_model_is_forgotten_however_it_is_spelled() -> None:
     refusals = RefusalMemory()
-    refusals.hopeless("a", "d", 0, "overflow", upstream="zai", model="GLM-5.3")
+    refusals.hopeless(call(upstream="zai", model="GLM-5.3"), "overflow", None, 0)
     assert refusals.forget_overflows("zai", " glm-5.3") == 1

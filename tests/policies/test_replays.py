@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.findings import ANSWER, Finding
-from policies.kinds import Challenge, Kind
-from policies.replays import Again, Attempt, Replays, Sessions, Step, Stop, Why, forbidden, is_replay, pace
+from policies.kinds import ANSWER, Challenge, Finding, Kind
+from policies.replays import Attempt, Replays, Sessions, Step, Why, forbidden, is_replay, pace
 from policies.settings import ReplaySettings
 
 BUSY = Finding(Kind.RATE_LIMIT, code="1302", transient=True)
@@ -56,9 +55,9 @@ def rounds(first: Attempt, finding: Finding, took: float = 0.0) -> Iterator[Step
     for sends in itertools.count(1):
         step = replays.next(replace(first, sends=sends), finding, now)
         yield step
-        if isinstance(step, Stop):
+        if isinstance(step, Why):
             return
-        now += step.after + took
+        now += step + took
 
 
 # what is repeated
@@ -67,20 +66,20 @@ def rounds(first: Attempt, finding: Finding, took: float = 0.0) -> Iterator[Step
 @pytest.mark.parametrize("finding", CURABLE, ids=lambda finding: finding.kind)
 def test_a_refused_replay_is_sent_again_after_one_and_a_half_seconds_and_then_three(finding: Finding) -> None:
     assert list(rounds(REPLAY, finding)) == [
-        Again(after=1.5),
-        Again(after=3.0),
-        Stop(Why.ATTEMPTS),
+        1.5,
+        3.0,
+        Why.ATTEMPTS,
     ]
 
 
 @pytest.mark.parametrize(("finding", "why"), INCURABLE)
 def test_what_a_slower_try_cannot_cure_is_sent_once(finding: Finding, why: Why) -> None:
-    assert Replays().next(REPLAY, finding, 100.0) == Stop(why)
+    assert Replays().next(REPLAY, finding, 100.0) == why
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_nothing_that_is_not_marked_transient_is_sent_again(kind: Kind) -> None:
-    assert isinstance(Replays().next(REPLAY, Finding(kind, code="3007"), 100.0), Stop)
+    assert isinstance(Replays().next(REPLAY, Finding(kind, code="3007"), 100.0), Why)
 
 
 @pytest.mark.parametrize(
@@ -92,21 +91,21 @@ def test_nothing_that_is_not_marked_transient_is_sent_again(kind: Kind) -> None:
     ],
 )
 def test_a_request_that_may_not_be_repeated_is_sent_once_whatever_its_refusal(attempt: Attempt, why: Why) -> None:
-    assert {Replays().next(attempt, finding, 100.0) for finding in CURABLE} == {Stop(why)}
+    assert {Replays().next(attempt, finding, 100.0) for finding in CURABLE} == {why}
 
 
 def test_the_captcha_case_can_be_turned_off_alone() -> None:
     attempt = replace(REPLAY, settings=ReplaySettings(captcha=False))
-    assert Replays().next(attempt, CAPTCHA, 100.0) == Stop(Why.CAPTCHA_OFF)
-    assert isinstance(Replays().next(attempt, BUSY, 100.0), Again)
+    assert Replays().next(attempt, CAPTCHA, 100.0) == Why.CAPTCHA_OFF
+    assert isinstance(Replays().next(attempt, BUSY, 100.0), float)
 
 
 def test_a_breaker_that_leaves_closed_between_two_sends_stops_the_round() -> None:
     replays = Replays()
-    assert isinstance(replays.next(REPLAY, BUSY, 100.0), Again)
+    assert isinstance(replays.next(REPLAY, BUSY, 100.0), float)
     opened = replace(REPLAY, sends=2, breaker_closed=False)
     assert forbidden(opened) is Why.BREAKER
-    assert replays.next(opened, BUSY, 102.0) == Stop(Why.BREAKER)
+    assert replays.next(opened, BUSY, 102.0) == Why.BREAKER
 
 
 # when
@@ -114,29 +113,29 @@ def test_a_breaker_that_leaves_closed_between_two_sends_stops_the_round() -> Non
 
 def test_a_base_of_zero_repeats_at_once() -> None:
     steps = list(rounds(replace(REPLAY, settings=ReplaySettings(base_seconds=0)), BUSY))
-    assert steps == [Again(0.0), Again(0.0), Stop(Why.ATTEMPTS)]
+    assert steps == [0.0, 0.0, Why.ATTEMPTS]
 
 
 @pytest.mark.parametrize(("wait", "after"), [(0.5, 1.5), (4.0, 4.0), (10.0, 10.0), (None, 1.5), (-3.0, 1.5)])
 def test_the_longer_of_our_wait_and_the_upstreams_is_kept(wait: float | None, after: float) -> None:
-    assert Replays().next(REPLAY, replace(BUSY, wait=wait), 100.0) == Again(after)
+    assert Replays().next(REPLAY, replace(BUSY, wait=wait), 100.0) == after
 
 
 @pytest.mark.parametrize("wait", [10.1, 38.0, 504641.0, float("inf")])
 def test_an_upstream_wait_of_more_than_ten_seconds_goes_to_the_client(wait: float) -> None:
-    assert Replays().next(REPLAY, replace(BUSY, wait=wait), 100.0) == Stop(Why.LONG_WAIT)
+    assert Replays().next(REPLAY, replace(BUSY, wait=wait), 100.0) == Why.LONG_WAIT
 
 
 def test_our_own_wait_of_more_than_ten_seconds_goes_to_the_client_too() -> None:
     patient = replace(REPLAY, settings=ReplaySettings(max_attempts=10, base_seconds=1.5))
     steps = list(rounds(patient, BUSY))
-    assert [step.after for step in steps if isinstance(step, Again)] == [1.5, 3.0, 6.0]
-    assert steps[-1] == Stop(Why.LONG_WAIT)
+    assert [step for step in steps if isinstance(step, float)] == [1.5, 3.0, 6.0]
+    assert steps[-1] == Why.LONG_WAIT
 
 
 @pytest.mark.parametrize(("now", "again"), [(138.0, True), (138.6, False), (139.9, False), (500.0, False)])
 def test_no_repeat_starts_later_than_forty_seconds_after_the_request(now: float, again: bool) -> None:
-    assert isinstance(Replays().next(REPLAY, BUSY, now), Again) is again
+    assert isinstance(Replays().next(REPLAY, BUSY, now), float) is again
 
 
 @given(
@@ -153,12 +152,12 @@ def test_a_round_never_sends_more_often_or_later_or_waits_longer_than_it_may(
     now, sends = started, 1
     for step in rounds(replace(REPLAY, started=started, settings=settings), replace(BUSY, wait=wait), took):
         now += took
-        if isinstance(step, Again):
+        if isinstance(step, float):
             sends += 1
-            now += step.after
+            now += step
             assert sends <= attempts
-            assert base <= step.after <= 10
-            assert step.after >= (wait or 0)
+            assert base <= step <= 10
+            assert step >= (wait or 0)
             assert now - started <= 40 + 1e-6
 
 
@@ -173,31 +172,31 @@ def test_the_decision_reads_no_clock_but_the_one_it_is_given(monkeypatch: pytest
 
 def test_the_same_account_and_digest_get_no_second_round_within_a_minute() -> None:
     replays = Replays()
-    assert isinstance(replays.next(REPLAY, BUSY, 100.0), Again)
-    assert isinstance(replays.next(replace(REPLAY, sends=2), BUSY, 102.0), Again)
+    assert isinstance(replays.next(REPLAY, BUSY, 100.0), float)
+    assert isinstance(replays.next(replace(REPLAY, sends=2), BUSY, 102.0), float)
     later = replace(REPLAY, started=161.0)
-    assert replays.next(later, BUSY, 161.0) == Stop(Why.SECOND_ROUND)
-    assert isinstance(replays.next(replace(later, started=163.0), BUSY, 163.0), Again)
+    assert replays.next(later, BUSY, 161.0) == Why.SECOND_ROUND
+    assert isinstance(replays.next(replace(later, started=163.0), BUSY, 163.0), float)
 
 
 @pytest.mark.parametrize("other", [replace(REPLAY, account="another"), replace(REPLAY, digest="another")])
 def test_another_account_or_body_has_a_round_of_its_own(other: Attempt) -> None:
     replays = Replays()
-    assert isinstance(replays.next(REPLAY, BUSY, 100.0), Again)
-    assert isinstance(replays.next(other, BUSY, 100.0), Again)
+    assert isinstance(replays.next(REPLAY, BUSY, 100.0), float)
+    assert isinstance(replays.next(other, BUSY, 100.0), float)
 
 
 def test_a_request_that_was_never_repeated_leaves_no_round_behind() -> None:
     replays = Replays()
-    assert replays.next(REPLAY, replace(BUSY, wait=30), 100.0) == Stop(Why.LONG_WAIT)
-    assert isinstance(replays.next(replace(REPLAY, started=131.0), BUSY, 131.0), Again)
+    assert replays.next(REPLAY, replace(BUSY, wait=30), 100.0) == Why.LONG_WAIT
+    assert isinstance(replays.next(replace(REPLAY, started=131.0), BUSY, 131.0), float)
 
 
 def test_a_round_of_one_does_not_shorten_the_minute_of_another() -> None:
     replays = Replays()
     replays.next(REPLAY, BUSY, 100.0)
     replays.next(replace(REPLAY, digest="another", started=155.0), replace(BUSY, wait=9), 155.0)
-    assert replays.next(replace(REPLAY, started=158.0), BUSY, 158.0) == Stop(Why.SECOND_ROUND)
+    assert replays.next(replace(REPLAY, started=158.0), BUSY, 158.0) == Why.SECOND_ROUND
 
 
 def test_the_memory_of_rounds_is_bounded() -> None:

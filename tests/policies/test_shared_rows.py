@@ -7,6 +7,7 @@ import msgspec
 from policies import shared_rows
 from policies.saved import LONGEST_SECONDS
 from policies.shared_rows import Refusal, Row, RowKind, SharedRefusals, SharedWindows, Window
+from tests.policies.test_refusal_memory import call
 from tests.policies.test_windows import asked
 
 SERVER = 1.7e9
@@ -39,7 +40,8 @@ class Pair:
 
 
 def refuse(memory: SharedRefusals, now: float, digest: str = "d") -> int:
-    return memory.refused("a", digest, now, first=30, cap=59, stated=None, upstream="zai", model="m")
+    about = call(digest, upstream="zai", model="m")
+    return memory.refused(about, None, now, first=30, cap=59, stated=None, sent=now)
 
 
 def test_a_wait_that_was_told_here_is_told_there_with_what_is_left() -> None:
@@ -61,7 +63,7 @@ def test_the_next_refusal_is_told_twice_as_much_wherever_it_comes() -> None:
 def test_an_answer_here_ends_the_wait_there() -> None:
     pair = Pair()
     refuse(pair.here, 100.0)
-    pair.here.answered("a", "d")
+    pair.here.answered(call())
     pair.cross()
     assert pair.there.waiting("a", "d", 5000.0) is None
 
@@ -82,7 +84,7 @@ def test_the_later_end_holds_and_nothing_heard_is_told_again() -> None:
 
 def test_a_blocked_account_is_blocked_there_until_it_is_reset_here() -> None:
     pair = Pair()
-    pair.here.block("zcode", "a", 100.0, 1800, "m", "3012")
+    pair.here.block(call(upstream="zcode", model="m"), "3012", 100.0, 1800)
     pair.cross()
     assert pair.there.blocked("a", "zcode", 5000.0) is not None
     pair.here.reset("zcode")
@@ -92,8 +94,8 @@ def test_a_blocked_account_is_blocked_there_until_it_is_reset_here() -> None:
 
 def test_what_a_request_cannot_help_stays_here() -> None:
     pair = Pair()
-    pair.here.hopeless("a", "d", 100.0, "overflow", upstream="zai")
-    pair.here.answered("a", "d")
+    pair.here.hopeless(call(upstream="zai"), "overflow", None, 100.0)
+    pair.here.answered(call())
     pair.here.reset()
     assert not pair.told
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.breaker import LEASE_SECONDS
-from policies.slow_start import SlowStart
+from policies.hurdles import SlowStart
 
 
 def fill(start: SlowStart, first: int) -> list[int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from policies import hurdles
 from policies.concurrency import Key
-from policies.stated_waits import Standing, StatedWaits
+from policies.hurdles import StatedWait, StatedWaits
 
 KEY = Key("zai", "acc", "glm")
 
@@ -13,7 +14,7 @@ KEY = Key("zai", "acc", "glm")
 def test_a_wait_stands_until_it_is_over() -> None:
     waits = StatedWaits()
     waits.state(KEY, 59, 0.0)
-    assert waits.standing(KEY, 58.9) == Standing(59.0, told=False)
+    assert waits.standing(KEY, 58.9) == StatedWait(59.0, told=False)
     assert waits.standing(KEY, 59.0) is None
     assert waits.standing(KEY, 0.0) is None, "what is over is forgotten"
 
@@ -21,7 +22,7 @@ def test_a_wait_stands_until_it_is_over() -> None:
 def test_a_longer_one_is_told_a_minute_at_a_time() -> None:
     waits = StatedWaits()
     waits.state(KEY, 3600, 0.0)
-    assert waits.standing(KEY, 0.0) == Standing(59.0, told=True)
+    assert waits.standing(KEY, 0.0) == StatedWait(59.0, told=True)
 
 
 def test_a_shorter_one_does_not_end_a_longer_one() -> None:
@@ -38,8 +39,9 @@ def test_what_is_no_wait_is_left_out(seconds: float) -> None:
     assert waits._waits == {}
 
 
-def test_it_is_bounded_and_forgotten_by_upstream() -> None:
-    waits = StatedWaits(limit=2)
+def test_it_is_bounded_and_forgotten_by_upstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hurdles, "_MOST_WAITS", 2)
+    waits = StatedWaits()
     for account in "abc":
         waits.state(KEY._replace(account=account), 30, 0.0)
     assert waits.standing(KEY._replace(account="a"), 0.0) is None

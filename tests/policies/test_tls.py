@@ -3,7 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.kinds import Family
-from policies.tls import is_browser, is_person
+from policies.request.surfaces import Surfaces
+from policies.settings import Settings, Upstream
+from policies.tls import ClientHello, Treatment, is_browser, treatment
 
 GREASE = tuple(range(0x0A0A, 0x10000, 0x1010))
 TLS13 = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02F)
@@ -44,5 +46,14 @@ def test_no_other_value_is_reserved(value: int) -> None:
 
 @pytest.mark.parametrize("family", Family)
 def test_a_browser_is_a_person_on_the_web_chats_alone(family: Family) -> None:
-    assert is_person(family, TLS13, FIREFOX) is (family in (Family.QWEN_WEB, Family.ZAI_WEB))
-    assert not is_person(family, TLS13, CURL)
+    settings = Settings(upstreams=(Upstream("own", ("own.example.com",), family),))
+    treated = {
+        sent: treatment(
+            ClientHello(("own.example.com", 443), ends_here=False, sni=None, cipher_suites=TLS13, extension_types=sent),
+            Surfaces(settings.upstreams),
+            settings,
+        )
+        for sent in (FIREFOX, CURL)
+    }
+    on_a_chat = family in (Family.QWEN_WEB, Family.ZAI_WEB)
+    assert treated == {FIREFOX: Treatment.PERSON if on_a_chat else Treatment.USUAL, CURL: Treatment.USUAL}

@@ -174,7 +174,6 @@ def test_the_first_refusal_is_told_and_the_next_is_held_until_its_turn() -> None
         ({}, Refusal(Refused.CHALLENGE, curable=False)),
         ({"patience": 0.0}, CHALLENGE),
         ({}, Refusal(Refused.RATE_LIMIT)),
-        ({}, Refusal(Refused.OTHER)),
     ],
 )
 def test_what_waiting_does_not_cure_is_told_every_time(asking: dict[str, Any], refusal: Refusal) -> None:
@@ -375,7 +374,7 @@ def test_what_is_remembered_of_those_who_may_come_again_is_bounded() -> None:
     lab = Lab()
     lab.line._returning = Returning(limit=3)
     for name in "abcd":
-        lab.refused(lab.comes(name), Refusal(Refused.OTHER))
+        lab.refused(lab.comes(name), Refusal(Refused.RATE_LIMIT))
     assert [lab.comes(name).refusals for name in "abcd"] == [0, 1, 1, 1]
     lab.now += 600
     assert lab.comes("d").refusals == 0
@@ -403,7 +402,7 @@ def test_what_is_over_moves_nothing_however_often_it_is_reported() -> None:
 
 def test_one_of_a_crowd_goes_before_those_who_were_never_sent() -> None:
     lab = Lab(1)
-    lab.refused(lab.comes("r"), Refusal(Refused.OTHER))
+    lab.refused(lab.comes("r"), Refusal(Refused.RATE_LIMIT))
     running = lab.comes("r")
     lab.comes("n")
     lab.refused(running, CROWD)

@@ -5,8 +5,7 @@ import pytest
 
 from policies.answer.encodings import brotli
 from policies.answer.reader import Reader
-from policies.findings import ANSWER
-from policies.kinds import Kind
+from policies.kinds import ANSWER, Kind
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.few_forms import CAPTCHA, CREATED, HELLO, JSON, PAGE, RET, SSE, held, reader, tapped
 from tests.policies.refusal.replies import Reply, corpus

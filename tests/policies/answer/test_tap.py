@@ -13,8 +13,7 @@ from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.answer.tap import HELD_BACK, PAGE_BYTES
 from policies.calls import Surface
-from policies.findings import ANSWER
-from policies.kinds import Family, Role, Wire
+from policies.kinds import ANSWER, Family, Role, Wire
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.few_forms import (
     CAPTCHA,

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from policies.findings import ANSWER
+from policies.kinds import ANSWER
 from tests.policies.refusal.few_forms import ANTHROPIC, JSON, held, reader, tapped
 
 

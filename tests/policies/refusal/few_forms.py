@@ -10,8 +10,7 @@ from policies.answer.frames import Frame
 from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.calls import Surface
-from policies.findings import ANSWER, Finding
-from policies.kinds import Challenge, Family, Kind, Role, Wire
+from policies.kinds import ANSWER, Challenge, Family, Finding, Kind, Role, Wire
 
 WEB = Surface("qwen-chat", Family.QWEN_WEB, Wire.QWEN_WEB, Role.GENERATION)
 ANTHROPIC = Surface("zai", Family.ZAI, Wire.ANTHROPIC, Role.GENERATION)

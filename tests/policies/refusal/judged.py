@@ -6,8 +6,7 @@ from typing import Any
 
 from policies.answer.frames import parse
 from policies.answer.head import Head
-from policies.findings import Finding
-from policies.kinds import Family
+from policies.kinds import Family, Finding
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.replies import surface

@@ -15,8 +15,7 @@ from policies.answer.encodings import decoder
 from policies.answer.frames import Framer, bare_document, parse
 from policies.answer.head import Head
 from policies.calls import Surface
-from policies.findings import Finding
-from policies.kinds import Family, Kind, Role, Wire
+from policies.kinds import Family, Finding, Kind, Role, Wire
 from policies.refusal.recogniser import Recogniser
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "replies.jsonl"

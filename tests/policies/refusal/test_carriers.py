@@ -11,8 +11,7 @@ from policies.answer import documents, frames
 from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.answer.tap import STOPPING
-from policies.findings import Finding
-from policies.kinds import Kind
+from policies.kinds import Finding, Kind
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import RECOGNISER
 from tests.policies.refusal.replies import Reply, corpus, read
@@ -51,6 +50,14 @@ WRAPPED: dict[str, Callable[[dict[str, Any]], object]] = {
     "litellm": lambda value: {"error": {"message": f"litellm.APIError: OpenAIException - {text(value)}. Received", "code": "500"}},
     "printed by Python": lambda value: {"detail": f"Error code: 429 - {value!r}"},
     "a gateway": lambda value: {"error": {"message": f"Provider returned error: {text(value)}", "code": 502}},
+    "claude-code-router": lambda value: {"error": {"message": f"Error from provider(zai,glm-5.3: 429): {text(value)}", "code": "provider_response_error"}},
+    "a status before": lambda value: {"error": {"message": f"429 429 {text(value)}"}},
+    "a status and a colon": lambda value: {"error": {"message": f"429: {text(value)}"}},
+    "new-api": lambda value: {"error": {"message": f"bad response status code 429, message: no, body: {text(value)}", "code": "bad_response_status_code"}},
+    "a relay": lambda value: {"error": {"message": f"upstream error: {text(value)}", "type": "upstream_error", "code": ""}},
+    "litellm, bytes": lambda value: {"error": {"message": f"litellm.APIError: AnthropicException - b'{text(value)}'. Handle with", "code": "500"}},
+    "a name and a message": lambda value: {"status": 429, "error": "Too Many Requests", "message": text(value)},
+    "metadata.raw as an object": lambda value: {"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": value}}},
     "metadata.raw": lambda value: {"error": {"message": "Provider returned error", "metadata": {"raw": text(value)}}},
 }  # fmt: skip
 FRAMED: dict[str, Callable[[dict[str, Any]], bytes]] = {

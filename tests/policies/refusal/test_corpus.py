@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from policies.answer.head import Head
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import Reply, corpus, gzipped, read
 

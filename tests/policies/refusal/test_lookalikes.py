@@ -8,8 +8,9 @@ import pytest
 from policies.answer.head import Head
 from policies.answer.shapes import FINISH_REASONS
 from policies.kinds import Family, Kind, Role, Wire
-from policies.refusal import codes, mtop, overflow
-from policies.refusal.codes.common import MARKERS
+from policies.refusal import challenges, overflow
+from policies.refusal.codes import MARKERS
+from policies.refusal.error_kinds import TABLES
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.envelope_forms import GENERAL, answers, dump
 from tests.policies.refusal.replies import corpus, read, surface
@@ -20,8 +21,8 @@ from tests.policies.refusal.test_pages import CHALLENGES
 HEAD = Head(200, (("content-type", "application/json"),))
 MARKED = sorted(
     {
-        *mtop.VERDICTS,
-        *mtop.PUNISH,
+        *challenges.VERDICTS,
+        *challenges.PUNISH,
         *MARKERS,
         *FINISH_REASONS,
         *overflow.CODES,
@@ -41,10 +42,11 @@ MARKED = sorted(
 ROWS = sorted(
     {
         (family, code)
-        for family, tables in codes.TABLES.items()
-        for _, rows, _ in tables
+        for family, tables in TABLES.items()
+        if family is not None
+        for _, rows in tables
         for row in rows
-        for code in row.codes
+        for code in row.codes.split()
     }
 )
 
@@ -91,6 +93,10 @@ def test_a_message_that_quotes_json_of_its_caller_is_read_by_its_own_code() -> N
                 "messages[3].content is ",
                 "Error parsing tool arguments: ",
                 "could not read ",
+                "Expecting value: line 1 column 402: ",
+                "Invalid request body: ",
+                "The upstream tool said: ",
+                "field b'",
             ):
                 body = json.dumps({"error": {"code": "9999", "message": before + quoted}}).encode()
                 assert Recogniser().document(surface(family), Head(400), body, whole=True).kind is Kind.CALLER_ERROR, (
@@ -131,6 +137,22 @@ def test_an_empty_error_is_none(error: object) -> None:
         assert (
             Recogniser().document(surface(Family.ZAI), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
         )
+
+
+HOLLOW = {"message": "", "type": "", "param": "", "code": None}
+
+
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("error", [HOLLOW, {"code": 0, "message": ""}, [HOLLOW]])
+def test_an_error_that_says_nothing_is_none_beside_an_answer(family: Family, error: object) -> None:
+    for name, body in answers("hi").items():
+        lead, framed, data = body.rpartition(b"data:")
+        for key in ("error", "errors"):
+            value = dump({**json.loads(data), key: error})
+            whole = lead + framed + value + b"\n\n" if framed else value
+            found = read(Recogniser(), surface(family), HEAD, whole)
+            assert [finding.kind for finding in found] == [Kind.ANSWER], (name, key)
+    assert Recogniser().document(surface(family), HEAD, dump({"error": error}), whole=True).kind is not Kind.ANSWER
 
 
 def test_one_familys_code_means_nothing_to_another() -> None:

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from policies.answer.frames import parse
 from policies.answer.head import Head
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind, Role, Wire
-from policies.refusal import pages
+from policies.kinds import Challenge, Family, Finding, Kind, Role, Wire
+from policies.refusal import challenges
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import corpus, surface
 
@@ -38,6 +37,14 @@ CHALLENGES = {
     "baxia": '<html><script src="https://g.alicdn.com/sd/baxia-entry/baxiaCommon.js"></script><script>window.x5sec={}; punish()</script></html>',
     "slider-words": "<html><title>Access Verification</title><body>Please slide to verify that you're not a robot TraceID: 0a1b</body></html>",
     "cookie": "<html><script>var arg1='4C8B0B4F';function setCookie(n,v){document.cookie=n+'='+v}setCookie('acw_sc__v2', unsbox(arg1));</script></html>",
+    "cookie-3": "<html><script>var arg1='4C8B0B4F';setCookie('acw_sc__v3', unsbox(arg1));</script></html>",
+    "denied": '<a id="a-link" href="https://bixi.alicdn.com/punish/default.html?uuid=xgTOKEN&action=deny"></a><script>document.cookie="x5secdata=;";'
+    'window._config_={"action":"deny","url":"https://bixi.alicdn.com/punish/default.html?uuid=xgTOKEN&action=deny"};</script><!--rgv587_flag:sm-->',
+    "denied-frame": '<html><iframe src="https://bixi.alicdn.com/punish/default.html?uuid=xgTOKEN&action=deny"></iframe></html>',
+    "clicked": f'<a id="a-link" href="{PUNISH}"></a><script>document.getElementById("a-link").click();</script>',
+    "flagged": "<html><script>window._config_ = {action: 'deny'}</script><!--rgv587_flag:sm--></html>",
+    "punishpage": '<html><punish-component></punish-component><script>window._config_ = {"renderTo":"#nocaptcha","action":"captcha"};'
+    '</script><script src="//g.alicdn.com/bsop-static/sufei-punish/0.1.125/build/punishpage.min.js"></script></html>',
     "gfver": '<html><body onload="check()"><script>var alicfw_gfver=1;function check(){}</script></body></html>',
 }
 RECORDED = {reply.id: reply for reply in corpus() if reply.head.media_type == "text/html" and "405" in reply.id}
@@ -60,6 +67,11 @@ DOCUMENTS = {
     "slide-words": "<html><body>Please slide to verify the connector fits.</body></html>",
     "captcha-word": "<html><body><div id='captcha'>captcha</div></body></html>",
     "link": '<html><body><a href="https://x/_____tmd_____/punish?x5secdata=1">what is this link?</a></body></html>',
+    "link-clicked-by-hand": '<html><body><a id="a-link" href="https://x/_____tmd_____/punish?x5secdata=1">what is it?</a>'
+    "<script>document.getElementById('menu').click()</script></body></html>",
+    "flag-in-comment": "<html><!-- rgv587_flag:sm --><body>Maintenance</body><script>start({action:'login'})</script></html>",
+    "flag-in-words": "<html><body>rgv587_flag:sm<script>window._config_={action:'x'}</script></body></html>",
+    "config-alone": "<html><body><script>window._config_={action:'captcha'}</script>Welcome</body></html>",
     "arg1-alone": "<html><script>var arg1='4C8B';run(arg1)</script></html>",
     "acw-tc": "<html><script>document.cookie='acw_tc=1'</script></html>",
     "state": "<html><body><div id='root'></div><script>window.__STATE__={title:'405',text:\"Sorry, your request has been "
@@ -187,12 +199,13 @@ def test_every_row_has_an_example() -> None:
     names = {
         row.name
         for page in (*CHALLENGES.values(), BLOCK)
-        for row in pages.ROWS
-        if row.holds(pages.read(page), Head(405))
+        for row in challenges.ROWS
+        if row.holds(challenges.read(page), Head(405))
     }
-    assert names == {row.name for row in pages.ROWS}
+    assert names == {row.name for row in challenges.ROWS}
 
 
+IDS = {f"page:{row.name}" for row in challenges.ROWS}
 PIECES = [
     "<",
     ">",
@@ -216,17 +229,17 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=60))
 def test_no_page_raises(parts: list[str]) -> None:
-    assert pages.challenge(Head(200), b"<html>" + "".join(parts).encode()) in {None, *pages.ROWS}
+    assert challenges.page_row(Head(200), b"<html>" + "".join(parts).encode()) in {None, *IDS}
 
 
 @given(st.binary(max_size=400))
 def test_no_bytes_raise(data: bytes) -> None:
-    assert pages.challenge(Head(405), b"<" + data) in {None, *pages.ROWS}
+    assert challenges.page_row(Head(405), b"<" + data) in {None, *IDS}
 
 
 @pytest.mark.parametrize("part", ["<!--", "<", "<b", "<script", "<pre>", "<a b='", "<title", '="', "<x y=", "a='"])
 def test_a_hostile_page_is_read_in_time(part: str) -> None:
     started = time.process_time()
-    pages.challenge(Head(200), (part * (262144 // len(part))).encode())
-    pages.challenge(Head(200), ("<html><a " + part[-1] * 131072).encode())
+    challenges.page_row(Head(200), (part * (262144 // len(part))).encode())
+    challenges.page_row(Head(200), ("<html><a " + part[-1] * 131072).encode())
     assert time.process_time() - started < 5

@@ -30,6 +30,10 @@ from tests.policies.refusal.test_pages import CHALLENGES
         ({"success": False, "data": {"url": "https://x/_____tmd_____/punish?x5secdata=1"}}, Challenge.CAPTCHA),
         ({"rgv587_flag": "sm", "url": "https://x/punish?x5secdata=1"}, Challenge.BUSY),
         ({"error": {"code": "upstream_waf_challenge", "message": "x"}}, Challenge.CAPTCHA),
+        ({"error": {"message": "FAIL_SYS_USER_VALIDATE::RGV587_ERROR::SM::x", "code": None}}, Challenge.BUSY),
+        ({"error": {"message": "RGV587_ERROR::SM::哎哟喂,被挤爆啦", "code": "qwen_ai_risk_control"}}, Challenge.BUSY),
+        ({"error": "哎哟喂,被挤爆啦,请稍后重试"}, Challenge.BUSY),
+        ({"detail": "FAIL_SYS_USER_VALIDATE"}, Challenge.CAPTCHA),
     ],
 )
 def test_the_risk_control_frame_is_a_challenge_in_every_spelling(
@@ -72,9 +76,11 @@ def test_an_answer_that_is_cut_is_an_answer_and_an_open_code_is_not_believed() -
 
 
 def test_a_redirect_to_the_slider_is_a_challenge() -> None:
-    for status in (302, 307):
-        head = Head(status, (("Location", "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=1"),))
-        finding = RECOGNISER.head(surface(Family.QWEN_WEB), head)
+    for status, link in (
+        (302, "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=1"),
+        (307, "https://bixi.alicdn.com/punish/default.html?action=deny"),
+    ):
+        finding = RECOGNISER.head(surface(Family.QWEN_WEB), Head(status, (("Location", link),)))
         assert finding is not None
         assert finding.challenge is Challenge.CAPTCHA
     assert RECOGNISER.head(surface(Family.QWEN_WEB), Head(302, (("location", "/login?from=punish"),))) is None

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.kinds import Family, Kind
+from policies.refusal.recogniser import FRAMES, Recogniser
 from tests.policies.refusal.envelope_forms import FORMS, dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import surface
@@ -167,3 +170,17 @@ def test_every_refusal_that_a_frame_may_hold_makes_its_bytes_suspicious() -> Non
             body = form("1302", "x")
             raw = body if body.startswith((b"data", b"event", b"id")) else b"data: " + body + b"\n\n"
             assert RECOGNISER.suspicion(surface(family))(raw), raw
+
+
+def test_of_a_body_of_events_only_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    judge = Recogniser.frame
+
+    def counted(recogniser: Recogniser, *given: Any) -> object:
+        looked.append(given)
+        return judge(recogniser, *given)
+
+    monkeypatch.setattr(Recogniser, "frame", counted)
+    body = b"event: ping\ndata: {}\n\n" * 1000 + b'event: error\ndata: {"error": {"code": "1302"}}\n\n'
+    found = Recogniser().document(surface(Family.ZAI), Head(200), body, whole=True)
+    assert (found.kind, len(looked)) == (Kind.NOTHING, FRAMES)

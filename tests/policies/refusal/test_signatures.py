@@ -7,8 +7,7 @@ import pytest
 
 from policies.answer.frames import parse
 from policies.answer.head import Head
-from policies.findings import Finding
-from policies.kinds import Challenge, Family, Kind
+from policies.kinds import Challenge, Family, Finding, Kind
 from policies.refusal import signatures
 from policies.refusal.recogniser import Recogniser
 from policies.settings import SignatureRow

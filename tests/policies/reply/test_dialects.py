@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.decisions import Answer
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind, Wire
+from policies.kinds import Challenge, Finding, Kind, Wire
 from policies.reply import dialects
 
 CHALLENGE = Finding(Kind.CHALLENGE, code="FAIL_SYS_USER_VALIDATE", challenge=Challenge.BUSY)

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from policies.findings import Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import Challenge, Finding, Kind
 from policies.reply import wording
 
 BUSY = Finding(Kind.CHALLENGE, code="FAIL_SYS_USER_VALIDATE", challenge=Challenge.BUSY)

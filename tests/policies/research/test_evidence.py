@@ -4,14 +4,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from policies.findings import ANSWER, Finding
-from policies.kinds import Challenge, Kind, Wire
+from policies.kinds import ANSWER, Challenge, Finding, Kind, Wire
 from policies.request import body as bodies
 from policies.request.body import NOTHING, read_body
 from policies.research.evidence import Evidence, Facts, Record, refused
 
 HISTORY = "abc"
-"""A conversation, one letter a message; its slices stand for bodies."""
+"""A conversation, one letter a message; its slices stand for digests."""
 FIRST = Facts(
     wall=1_790_000_000.0,
     upstream="zcode",

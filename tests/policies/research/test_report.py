@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from policies.findings import ANSWER, Finding
-from policies.kinds import Challenge, Kind
+from policies.kinds import ANSWER, Challenge, Finding, Kind
 from policies.research.evidence import Evidence, Facts, Record
 from policies.research.report import Report, Verdict, as_text, report
 

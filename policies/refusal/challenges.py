@@ -1,21 +1,65 @@
-"""Pages that stand where an answer should: Aliyun WAF sliders, cookie checks and block pages.
+"""Aliyun's challenges: the risk-control frame, mtop style, and the pages that stand where an answer should.
 
-A page is known by its elements (a meta tag, an id, a script that runs), at least two of them together, so that a
-document that writes about them is none. What a page's own script puts in (words, ids, a title, further scripts) is
-read as if it stood there. Comments, ``pre``, ``code`` and scripts that only carry data are not read.
+The frame is ``{"ret":["FAIL_SYS_USER_VALIDATE","RGV587_ERROR::SM::…"],"data":{"url":…}}``; only ``ret``, the code fields
+and the punish link of an envelope are looked at. A page (WAF slider, cookie check, block page) is known by its elements (a
+meta tag, an id, a script that runs), at least two of them together, so that a document that writes about them is none. What
+a page's own script puts in (words, ids, a title, further scripts) is read as if it stood there. Comments, ``pre``, ``code``
+and scripts that only carry data are not read.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from policies.answer import shapes
 from policies.answer.head import Head
+from policies.answer.shapes import text_of
+from policies.kinds import Challenge, Finding, Kind
+
+PUNISH = ("_____tmd_____/punish", "/punish?", "bixi.alicdn.com/punish/")
+"""Aliyun WAF slider (x5sec), and the page that denies instead; Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""
+BUSY = ("rgv587", "被挤爆")
+"""Verdicts that a person sees as "crowded", the others as a slider."""
+VERDICTS = ("fail_sys_user_validate", *BUSY)
+"""In ``ret`` or a code field, lower case; Rfym21/Qwen2API detectWafChallenge."""
+FLAG = "rgv587_flag"
+"""``{"rgv587_flag":"sm","url":"…/punish?…"}``, a short form of the RGV587 verdict."""
+
+# -- the frame ----------------------------------------------------------------------------------------------------
+
+
+def verdict(body: Mapping[str, object]) -> Finding | None:
+    """The challenge in an object with lower-case keys, or None. Answers and their parts are never looked into."""
+    if body.get("choices") or body.get("output") or shapes.is_part(body):
+        return None
+    inner = (shapes.lowered(value) for key in ("data", "error", "detail") if isinstance(value := body.get(key), dict))
+    return next((found for place in (body, *inner) if (found := _verdict_in(place))), None)
+
+
+def _verdict_in(place: Mapping[str, object]) -> Finding | None:
+    words = shapes.joined(place.get("ret"))
+    if words and not shapes.is_failure(place.get("ret")):
+        return None
+    code = text_of(place.get("code")) or text_of(place.get("type"))
+    judged = f"{words} {code if ' ' not in code else ''}".lower()
+    url = place.get("url")
+    punished = isinstance(url, str) and any(mark in url for mark in PUNISH)
+    if not (FLAG in place or punished or any(mark in judged for mark in VERDICTS)):
+        return None
+    busy = FLAG in place or any(mark in judged for mark in BUSY)
+    code = words.partition("::")[0] or code or "punish"
+    return Finding(Kind.CHALLENGE, "mtop:ret", code, words, Challenge.BUSY if busy else Challenge.CAPTCHA)
+
+
+# -- the pages ----------------------------------------------------------------------------------------------------
 
 READ_BYTES = 131072
 ATTRIBUTE_CHARACTERS = 8192
+COMMENT_CHARACTERS = 40
+ANCHORS = 3
 SHELL_CHARACTERS = 700
 """A challenge page shows a person little; a document shows more."""
 
@@ -26,7 +70,7 @@ _RAW = ("script", "style", "textarea", "title", *_QUOTED)
 _LEADS = {"iframe": ("src",), "frame": ("src",), "form": ("action",), "img": ("src",), "meta": ("content",)}
 """Where a page leads by itself; a link that waits for a click is none."""
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata")
+_PUNISH = re.compile(r"_____tmd_____/punish|/punish\?x5secdata|bixi\.alicdn\.com/punish/")
 _RUNNING = frozenset({"", "module", "text/javascript", "application/javascript", "application/x-javascript", "text/ecmascript"})
 """Types of a script that runs; every other one carries data."""
 _ENDLESS_REFERENCE = re.compile(r"&#[xX]?[0-9a-fA-F]{9,}")
@@ -46,15 +90,16 @@ class Page:
     """Scripts that run, their escapes resolved."""
     sources: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
+    anchors: list[str] = field(default_factory=list)
+    """Ids of links to the slider that wait for a click."""
+    flagged: bool = False
+    """A comment names the risk control's verdict."""
     onload: str = ""
-    areas: str = ""
-    styles: str = ""
+    areas: list[str] = field(default_factory=list)
+    """Text areas, where a script may hide."""
+    styles: list[str] = field(default_factory=list)
     words: str = ""
     """What a person sees without any script."""
-
-    @property
-    def shell(self) -> bool:
-        return len(self.words) <= SHELL_CHARACTERS
 
     @property
     def titles(self) -> set[str]:
@@ -92,61 +137,60 @@ class PageRow:
 
 _BAR_IDS = r"(?:nocaptcha|nc_1|(?:h5_)?captcha-element|baxia|waf_nc_(?:h5_)?block)[\w\-]*"
 """Where the slider stands: nocaptcha of old, captcha-element since 2026, waf_nc_block over a page's own content."""
-_CAPTCHA_SCRIPT = r"baxia|awsc|captcha|g\.alicdn\.com"
+
+
+def _has_captcha(page: Page) -> bool:
+    named = "verification" in page.titles or page.runs("_waf_is_mobile|aliyuncaptcha")
+    return named or page.loads(r"baxia|awsc|captcha|g\.alicdn\.com")
 
 
 def _waf_meta(page: Page, _: Head) -> bool:
-    found = [name for name in page.metas if name.lower().startswith("aliyun_waf_")]
-    seconds = (
-        len(found) > 1
-        or page.has_id(rf"{_BAR_IDS}|aliyuncaptcha[\w\-]*|renderData")
-        or page.runs("_waf_is_mobile|aliyuncaptcha")
-        or page.loads(_CAPTCHA_SCRIPT)
-        or "verification" in page.titles
-        or len(page.words) < 40
-    )
-    return bool(found) and page.shell and seconds
+    found = sum(name.lower().startswith("aliyun_waf_") for name in page.metas)
+    if found != 1:
+        return found > 1
+    return len(page.words) < 40 or page.has_id(rf"{_BAR_IDS}|aliyuncaptcha[\w\-]*|renderData") or _has_captcha(page)
 
 
 def _captcha_element(page: Page, _: Head) -> bool:
-    second = "verification" in page.titles or page.runs("_waf_is_mobile|aliyuncaptcha") or page.loads(_CAPTCHA_SCRIPT)
-    return page.shell and page.has_id(r"(?:h5_)?captcha-element|aliyuncaptcha[\w\-]*") and second
+    return page.has_id(r"(?:h5_)?captcha-element|aliyuncaptcha[\w\-]*") and _has_captcha(page)
 
 
 def _verification(page: Page, _: Head) -> bool:
-    return page.shell and "verification" in page.titles and page.runs("_waf_is_mobile|aliyuncaptcha|captcha-element")
+    return "verification" in page.titles and page.runs("_waf_is_mobile|aliyuncaptcha|captcha-element")
 
 
 def _x5sec(page: Page, _: Head) -> bool:
     mark = _PUNISH.pattern
     acts = r"location|_config_|x5referer|x5step|x5secdata|[\"']action[\"']\s*:\s*[\"']captcha"
     led = any("_____tmd_____/" in link or _PUNISH.search(link) for link in (*page.links, *page.sources))
-    return page.shell and (page.runs(mark, acts) or led)
+    led = led or any(page.runs(rf"[\"']{re.escape(name)}[\"']", r"\.click\(\)") for name in page.anchors)
+    acting = page.runs("_config_", r"\baction[\"']?\s*[:=]") and (page.flagged or page.loads("punish"))
+    return page.runs(mark, acts) or led or acting
 
 
 def _interception(page: Page, _: Head) -> bool:
     titled = not page.titles.isdisjoint(("captcha interception", "验证码拦截", "滑动验证页面"))
-    acts = page.runs("_config_|x5sec|punish|captcha|cf_app_waf") or "cf_app_waf" in page.areas.lower()
-    return page.shell and titled and (acts or page.loads("punish|awsc|baxia"))
+    acts = page.runs("_config_|x5sec|punish|captcha|cf_app_waf") or any("cf_app_waf" in area.lower() for area in page.areas)
+    return titled and (acts or page.loads("punish|awsc|baxia"))
 
 
 def _slider(page: Page, _: Head) -> bool:
     bar = page.has_id(_BAR_IDS) or page.runs(r"nc_token|x5sec|_____tmd_____|punish|noCaptcha|cf_app_waf")
-    return page.shell and bar and page.loads(r"baxia|awsc|nc\.js|um\.js")
+    return bar and page.loads(r"baxia|awsc|nc\.js|um\.js")
 
 
 def _slider_words(page: Page, _: Head) -> bool:
     asks = page.says(r"please slide to verify|请(?:按住|拖动|向右|滑动)滑块|拖动下方滑块")
     signed = r"trace\s?id|access verification|访问验证|非机器人|not a robot"
-    return page.shell and asks and (page.says(signed) or any(re.search(signed, title) for title in page.titles))
+    return asks and (page.says(signed) or any(re.search(signed, title) for title in page.titles))
 
 
 def _cookie(page: Page, _: Head) -> bool:
-    return page.shell and page.runs("acw_sc__v2") and page.runs(r"\barg1\s*=\s*['\"]\w")
+    return page.runs(r"acw_sc__v\d") and page.runs(r"\barg1\s*=\s*['\"]\w")
 
 
 def _check(page: Page, _: Head) -> bool:
-    return page.shell and page.runs(r"alicfw_gfver") and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
+    return page.runs(r"alicfw_gfver") and (page.onload.startswith("check(") or page.runs(r"document\.cookie"))
 
 
 _BLOCKED = (
@@ -161,21 +205,20 @@ def _block(page: Page, head: Head) -> bool:
     places = sum(page.has_id(name) for name in _BLOCK_IDS) > 1
     signed = (
         places
-        or "traceid" in page.areas.lower()
-        or "errors.aliyun.com" in page.styles
+        or any("traceid" in area.lower() for area in page.areas)
+        or any("errors.aliyun.com" in text for text in (*page.styles, *page.links))
         or page.loads(r"errors\.aliyun\.com")
-        or any("errors.aliyun.com" in link for link in page.links)
         or "tengine" in head.get("server").lower()
     )
     named = head.status == 405 or not page.titles.isdisjoint(("405", "403"))
-    return page.shell and named and ((page.says(_BLOCKED) and (signed or head.status == 405)) or places)
+    return named and ((page.says(_BLOCKED) and (signed or head.status == 405)) or places)
 
 
 ROWS = (
     PageRow("aliyun-waf", _waf_meta, "FreeQwenApi#69, qwengate#82"),
     PageRow("captcha-element", _captcha_element, "Rfym21/Qwen2API detectWafChallenge"),
     PageRow("verification", _verification, "Rfym21/Qwen2API detectWafChallenge"),
-    PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11"),
+    PageRow("x5sec", _x5sec, "AppsGanin/ai-free-vscode#11; pages of taobao, youku and lazada that deny instead of asking"),
     PageRow("interception", _interception, "Aliyun x5sec, its titles; chatglm.cn, its script in hidden textareas"),
     PageRow("slider", _slider, "FreeQwenApi#69: baxia, awsc.js"),
     PageRow("slider-words", _slider_words, "QwenLM/Qwen3#1206"),
@@ -189,53 +232,49 @@ def is_page(data: bytes) -> bool:
     return data[:64].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
 
 
-def challenge(head: Head, data: bytes) -> PageRow | None:
-    """The row of a challenge page, also of one that was cut behind its markers; None for every other page."""
+def page_row(head: Head, data: bytes) -> str | None:
+    """Id of the row of a challenge page, also of one that was cut behind its markers; None for every other page."""
     page = read(data[:READ_BYTES].decode("utf-8", "replace"))
-    return next((row for row in ROWS if row.holds(page, head)), None)
+    if len(page.words) > SHELL_CHARACTERS:
+        return None
+    return next((f"page:{row.name}" for row in ROWS if row.holds(page, head)), None)
 
 
 def read(text: str) -> Page:
     """The elements of a page, in one pass."""
     page, words = Page(), []
-    apart: dict[str, list[str]] = {"textarea": [], "style": []}
     for name, attributes, inner, before in _elements(text):
         words.append(before)
-        values = {
-            found[1].lower(): found[2] or found[3] or found[4] or ""
-            for found in _ATTRIBUTE.finditer(attributes[:ATTRIBUTE_CHARACTERS])
-        }
-        if element := values.get("id"):
-            page.ids.add(element)
-        _take(page, name, values, inner)
-        if name in apart:
-            apart[name].append(inner)
+        if not name:
+            page.flagged = page.flagged or FLAG in inner
+            continue
+        found = _ATTRIBUTE.finditer(attributes[:ATTRIBUTE_CHARACTERS])
+        _take(page, name, {one[1].lower(): one[2] or one[3] or one[4] or "" for one in found}, inner)
         if name in _QUOTED:
             words.append(inner)
     shown = _ENDLESS_REFERENCE.sub("\ufffd", " ".join(words))  # html.unescape raises at more than 4,300 digits
     page.words = " ".join(html.unescape(shown).split())
-    page.areas, page.styles = ("".join(apart[name]) for name in ("textarea", "style"))
     return page
 
 
 def _take(page: Page, name: str, values: dict[str, str], inner: str) -> None:
+    page.ids.add(values.get("id", ""))
+    page.links.extend(values[key] for key in _LEADS.get(name, ()) if key in values)
     if name == "script":
         if "src" in values:
             page.sources.append(values["src"])
         if inner and values.get("type", "").partition(";")[0].strip().lower() in _RUNNING:
-            page.scripts.append(_ESCAPE.sub(_unescaped, inner))
+            page.scripts.append(_ESCAPE.sub(lambda one: one[3] or chr(int(one[1] or one[2], 16)), inner))
     elif name == "title":
         page.title = page.title or inner.strip()
     elif name == "body":
         page.onload = values.get("onload", "")
+    elif name == "a" and "id" in values and len(page.anchors) < ANCHORS and _PUNISH.search(values.get("href", "")):
+        page.anchors.append(values["id"])
     elif name == "meta":
         page.metas.add(values.get("name", ""))
-    if name in _LEADS:
-        page.links.extend(values[key] for key in _LEADS[name] if key in values)
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    return escape[3] or chr(int(escape[1] or escape[2], 16))
+    elif name in ("textarea", "style"):
+        (page.areas if name == "textarea" else page.styles).append(inner)
 
 
 def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:
@@ -245,8 +284,9 @@ def _elements(text: str) -> Iterator[tuple[str, str, str, str]]:
         name, before = tag[1].lower(), text[at : tag.start()]
         if name == "!--":
             end = text.find("-->", tag.end())
-            at = end + 3 if end >= 0 else len(text)
-            yield "", "", "", before
+            end = end if end >= 0 else len(text)
+            at = end + 3
+            yield "", "", text[tag.end() : min(end, tag.end() + COMMENT_CHARACTERS)], before
             continue
         close = text.find(">", tag.end())
         close = close if close >= 0 else len(text)
