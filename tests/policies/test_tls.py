@@ -1,9 +1,9 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.kinds import Family
 from policies.tls import is_browser, is_person
+from tests.rows import over
 
 GREASE = tuple(range(0x0A0A, 0x10000, 0x1010))
 TLS13 = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02F)
@@ -27,7 +27,7 @@ def test_firefox_is_a_browser_by_two_extensions_together() -> None:
     assert not is_browser(TLS13, [each for each in FIREFOX if each != 34])
 
 
-@pytest.mark.parametrize("extensions", [CURL, HTTPX, NODE, ()])
+@over("extensions", [CURL, HTTPX, NODE, ()])
 def test_programs_are_no_browsers(extensions: tuple[int, ...]) -> None:
     assert not is_browser(TLS13, extensions)
 
@@ -42,7 +42,7 @@ def test_no_other_value_is_reserved(value: int) -> None:
     assert is_browser((value,), ()) == (value in GREASE)
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_a_browser_is_a_person_on_the_web_chats_alone(family: Family) -> None:
     assert is_person(family, TLS13, FIREFOX) is (family in (Family.QWEN_WEB, Family.ZAI_WEB))
     assert not is_person(family, TLS13, CURL)
