@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.rows import over
 from tests.tree import ROOT, Tree, calls, circles, functions, imports, named, product, text_for_enum, type_only
 
 PRODUCT = product()
@@ -227,7 +228,7 @@ def test_no_enum_is_compared_as_a_text() -> None:
     assert set(text_for_enum(PRODUCT)) == set()
 
 
-@pytest.mark.parametrize("name", PRODUCT)
+@over("name", PRODUCT)
 def test_files_and_functions_are_short(name: str) -> None:
     file = ROOT / name.replace(".", "/")
     file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")

@@ -11,6 +11,7 @@ import pytest
 from breakwater import authorities, clients
 from breakwater.env import variables
 from breakwater.places import CommandError
+from tests.rows import over
 
 CERTIFICATE = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
 COMPANY = CERTIFICATE[0][CERTIFICATE[0].index("-----BEGIN") :] + CERTIFICATE[1]
@@ -88,7 +89,7 @@ def test_a_key_of_another_ca_is_noticed(made: Path, tmp_path: Path) -> None:
     assert str(folder) in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@over(
     ("there", "told"),
     [
         ({"HTTPS_PROXY": "http://proxy.corp:3128"}, "HTTPS_PROXY=http://proxy.corp:3128 is another proxy"),
@@ -103,7 +104,7 @@ def test_doctor_finds_what_cannot_be_meant(there: dict[str, str], told: str) -> 
     assert told in mistake
 
 
-@pytest.mark.parametrize(
+@over(
     "there",
     [
         {},

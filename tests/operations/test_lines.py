@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from mitmproxy.test import taddons, tflow
 
 from operations import lines
@@ -10,9 +9,10 @@ from operations.backtest import Backtest
 from operations.clock import clock
 from operations.controller import Controller
 from tests.policies.exchanges import settings
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "said"),
     [
         ("breaker: {strikes: 5}", "breaker.strikes 3 -> 5"),
