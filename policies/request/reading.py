@@ -84,7 +84,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     hashed: Callable[[str], str],
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
-    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
+    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash."""
     head = (fields := read_body(body)) or NOTHING
     parameters: Parameters = decoded(_PARAMETERS, head.parameters, _NO_PARAMETERS)
     model, suffixed = _model(head.model)
@@ -109,6 +109,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         body=body,
         fields=fields,
         history=history,
+        hashed=hashed,
         session=f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}",
     )
 

@@ -180,18 +180,3 @@ def test_a_version_too_old_is_one_line(fleet: Fleet, place: Places) -> None:
     assert "version 2.8.19" in one.log
     assert one.log.count(LOST) == 1
     assert send(one, here, "as ever").status == 200
-
-
-def test_nothing_that_is_secret_reaches_the_server(fleet: Fleet, place: Places, server: SharedServer) -> None:
-    here, (one,) = place(), fleet(1, breaker={**LONG, "scope": "account"})
-    watched: list[str] = []
-    here.then(*[CHALLENGE] * 4)
-    watch = threading.Thread(target=lambda: watched.extend(server.watch(3.0)))
-    watch.start()
-    for number in range(4):
-        send(one, here, f"prompt-CANARY {number}", "key-CANARY")
-    watch.join()
-    wait_for(lambda: here.host in server.everything(), "nothing was shared")
-    said = "\n".join(watched) + server.everything()
-    assert "breakwater:v1:wait:" in said
-    assert "CANARY" not in said

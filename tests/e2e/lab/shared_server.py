@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -68,17 +70,15 @@ class SharedServer:
             found.append(f"{key} {value}")
         return "\n".join(sorted(found))
 
-    def watch(self, seconds: float) -> list[str]:
-        """Every command that comes within so many seconds."""
+    def watch(self, seconds: float, over: threading.Event | None = None) -> list[str]:
+        """Every command that comes within so many seconds, or until it is over."""
         with socket.create_connection(("127.0.0.1", self.port), 5) as client:
             client.sendall(b"MONITOR\r\n")
             until, data = time.monotonic() + seconds, b""
-            while (left := until - time.monotonic()) > 0:
-                client.settimeout(left)
-                try:
+            while (left := until - time.monotonic()) > 0 and not (over and over.is_set()):
+                client.settimeout(min(left, 0.5))
+                with contextlib.suppress(TimeoutError):
                     data += client.recv(65536)
-                except TimeoutError:
-                    break
         return data.decode("utf-8", "replace").splitlines()
 
     def hang(self) -> None:
