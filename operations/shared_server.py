@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from operations.clock import clock
 
@@ -65,6 +65,7 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._connect: Callable[[str], Any]
         self._client: Any = None
         self._messages: Any = None
         self._ahead = 0.0
@@ -84,16 +85,37 @@ class Server:
             from redis.backoff import NoBackoff  # noqa: PLC0415
         except ImportError:
             raise LostError("the redis package is missing: pip install 'mitm-breakwater[redis]'") from None
-        limits: dict[str, Any] = {"socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS}
+        limits: dict[str, Any] = {"socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS, "max_connections": 2}
+        self._connect = lambda url: library.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0), **limits)
         try:
-            self._client = library.from_url(
-                self._url, decode_responses=True, retry=Retry(NoBackoff(), 0), max_connections=2, **limits
-            )
+            self._client = self._connect(await self._address())
         except ValueError as error:
             raise LostError(self._words(error)) from None
         await self._check_version()
         self._messages = self._client.pubsub(ignore_subscribe_messages=True)
         await self._within(self._messages.subscribe(CHANNEL))
+
+    async def _address(self) -> str:
+        """The URL of the server itself: of the master that the first sentinel to answer names, where the URL names sentinels."""
+        parts, why = urlsplit(self._url), ""
+        scheme, _, sentinels = parts.scheme.partition("+")
+        if not sentinels:
+            return self._url
+        user, at, hosts = parts.netloc.rpartition("@")
+        name, _, database = parts.path.strip("/").partition("/")
+        for host in hosts.split(","):
+            sentinel = self._connect(urlunsplit((scheme, host, "", parts.query, "")))
+            try:
+                found = await self._within(sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), CONNECT_SECONDS)
+                if found:
+                    master = f"[{found[0]}]:{found[1]}" if ":" in found[0] else f"{found[0]}:{found[1]}"
+                    return urlunsplit((scheme, f"{user}{at}{master}", database, parts.query, ""))
+                why = f"sentinel {host} knows no {name}"
+            except LostError as error:
+                why = f"sentinel {host}: {error}"
+            finally:
+                await self._closed(sentinel)
+        raise LostError(why)
 
     async def key(self, own: str) -> str:
         """The shared key of the hashes, which is ``own`` where there was none; fails where the server takes nothing."""
@@ -115,8 +137,11 @@ class Server:
         client, messages, self._client, self._messages = self._client, self._messages, None, None
         for thing in (messages, client):
             if thing is not None:
-                with contextlib.suppress(LostError):
-                    await self._within(thing.aclose())
+                await self._closed(thing)
+
+    async def _closed(self, thing: Any) -> None:
+        with contextlib.suppress(LostError):
+            await self._within(thing.aclose())
 
     async def swap(self, put: Put, old: str) -> tuple[bool, str]:
         """Replace ``old`` (empty: nothing); whether it was there, and what is there now."""

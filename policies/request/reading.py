@@ -89,7 +89,6 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     parameters: Parameters = decoded(_PARAMETERS, head.parameters, _NO_PARAMETERS)
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
-    own = session_id or digests.system_prompt(surface.wire, head, history)
     tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
@@ -110,7 +109,7 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         fields=fields,
         history=history,
         hashed=hashed,
-        session=f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}",
+        session="\x1f".join((surface.upstream, account, model, session_id or digests.system_prompt(surface.wire, head, history))),
     )
 
 

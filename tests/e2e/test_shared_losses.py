@@ -14,7 +14,7 @@ from tests.e2e.lab.client import ask
 from tests.e2e.lab.fleet import CHALLENGE, connection, send, settle, state, status, strikes, wait_for
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Place
-from tests.e2e.lab.shared_server import SharedServer, needs_server
+from tests.e2e.lab.shared_server import SharedServer, needs_server, with_each_server
 from tests.e2e.lab.wires import anthropic, streamed
 
 pytestmark = needs_server
@@ -51,6 +51,7 @@ LOSSES: dict[str, tuple[Callable[[SharedServer], object], Callable[[SharedServer
 }
 
 
+@with_each_server
 @pytest.mark.parametrize("name", LOSSES)
 def test_without_the_server_each_goes_on_and_all_meet_again(
     name: str, fleet: Fleet, place: Places, server: SharedServer
