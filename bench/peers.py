@@ -20,14 +20,12 @@ from types import FrameType
 
 from bench.installed import NODE, default_cache
 from bench.isolated import isolate
+from bench.pages import fill
 from bench.peer_lab import speed
 from bench.peer_lab.behaviour import ROWS, SDKS, behave
 from bench.peer_lab.served import Served
 from bench.peer_lab.systems import SYSTEMS, System
 from bench.peer_lab.upstream import PeerUpstream
-
-MARKS = {"speed": "<!-- speed table: filled by the quiet run -->", "behaviour": "<!-- behaviour table: filled by a run -->"}
-"""Where the tables of a page begin."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,20 +66,9 @@ async def _run(systems: list[System], arguments: argparse.Namespace) -> None:
                 lines = [*await measured(systems, arguments, upstream), *_machine(time.monotonic() - began)]
                 print("\n".join(lines), flush=True)
                 if arguments.fill:
-                    page = arguments.fill.read_text(encoding="utf-8")
-                    arguments.fill.write_text(filled(page, part, "\n".join(lines)), encoding="utf-8")
+                    fill(arguments.fill, part, "\n".join(lines))
     finally:
         upstream.stop()
-
-
-def filled(page: str, part: str, text: str) -> str:
-    """The page with this text between its two marks of that part."""
-    begin, end = MARKS[part], f"<!-- end of the {part} table -->"
-    before, found, rest = page.partition(begin)
-    _, ended, after = rest.partition(end)
-    if not (found and ended):
-        raise SystemExit(f"the page has no {begin} … {end}")
-    return f"{before}{begin}\n\n{text}\n\n{end}{after}"
 
 
 async def _speed(systems: list[System], arguments: argparse.Namespace, upstream: PeerUpstream) -> list[str]:

@@ -7,7 +7,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from operations.clock import clock
 
@@ -216,7 +216,8 @@ class Server:
         """What went wrong, on one line; nothing of the URL but its shown part."""
         parts = urlsplit(self._url)
         words = " ".join(str(error).split()) or type(error).__name__
-        for secret in (self._url, parts.netloc.rpartition("@")[0], parts.password, parts.username):
+        asked = dict(parse_qsl(parts.query))
+        for secret in (self._url, parts.netloc.rpartition("@")[0], parts.password, parts.username, asked.get("password")):
             words = words.replace(secret, "…") if secret else words
         return words[:200]
 

