@@ -103,7 +103,7 @@ def _row(title: str, cells: list[str]) -> str:
 
 
 def _machine(seconds: float) -> Iterator[str]:
-    yield f"{time.strftime('%Y-%m-%d')}, {platform.platform(terse=True)}, {os.cpu_count()} cores ({_processor()}), Python "
+    yield f"{time.strftime('%Y-%m-%d')}, {platform.platform(terse=True)}, {os.cpu_count()} cores ({_processor()}), Python"
     yield f"{platform.python_version()}, Node {NODE.version}, load {os.getloadavg()[0]:.1f} at the end, after {seconds:.0f} s."
 
 
