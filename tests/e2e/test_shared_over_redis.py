@@ -110,8 +110,9 @@ def until_sent(proxy: Proxy, here: Place) -> Answer:
 
 
 @with_each_server
-def test_told_waits_cross_over_and_end_with_the_answer(fleet: Fleet, place: Places) -> None:
+def test_told_waits_cross_over_and_end_with_the_answer(fleet: Fleet, place: Places, server: SharedServer) -> None:
     here, (one, two) = place(), fleet(2, retry_after={"challenge": 30})
+    server.ask("ZADD", "breakwater:v1:index:wait", "1", "of long ago")
     here.then(CHALLENGE)
     assert send(one, here, "the very same", "somebody").retry_after == 30
     wait_for(lambda: bool(status(two)["refusals"]), "the wait was not heard")
@@ -119,6 +120,9 @@ def test_told_waits_cross_over_and_end_with_the_answer(fleet: Fleet, place: Plac
     assert again.header("x-breakwater") == "remembered_wait"
     assert 20 <= (again.retry_after or 0) <= 30
     assert len(here.hits) == 1
+    (name,) = server.ask("ZRANGE", "breakwater:v1:index:wait", "0", "-1")
+    assert name in server.everything()
+    assert name != "of long ago", "the index grows without end"
 
 
 @with_each_server
