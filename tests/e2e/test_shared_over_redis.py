@@ -28,7 +28,7 @@ OVERFLOW = whole({"error": {"message": "This model's maximum context length is 6
 
 @with_each_server
 def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> None:
-    here, proxies = place(), fleet(3)
+    here, proxies = place(), fleet(3, breaker={"open_seconds": 30})
     here.then(CHALLENGE, CHALLENGE, CHALLENGE)
     for number, proxy in enumerate(proxies):
         assert send(proxy, here, f"strike {number}").status == 529
@@ -38,8 +38,8 @@ def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> N
     assert [answer.header("x-breakwater") for answer in refused] == ["breaker_open"] * 3
     assert len(here.hits) == 3
     said = "\n".join(proxy.log for proxy in proxies)
-    assert said.count(f"{here.host} repeated_challenges: its breaker is opened for 3 s") == 1
-    assert said.count(f"{here.host} told_by_others: its breaker is opened for 3 s") == 2
+    assert said.count(f"{here.host} repeated_challenges: its breaker is opened for 30 s") == 1
+    assert said.count(f"{here.host} told_by_others: its breaker is opened for 30 s") == 2
 
 
 @with_each_server
