@@ -45,7 +45,7 @@ def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> N
 @with_each_server
 def test_of_thirty_that_come_to_two_proxies_as_the_window_ends_one_is_sent(fleet: Fleet, place: Places) -> None:
     proxies = fleet(2, queue={"seconds": 20})
-    sent = []
+    sent: list[int] = []
     while 1 not in sent:  # a proxy that hears nothing for 0.2 s goes by itself, as it should; on a busy machine that happens
         assert len(sent) < 3, f"sent of thirty: {sent}"
         sent.append(probes_of_thirty(place(), proxies))
