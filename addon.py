@@ -21,7 +21,7 @@ from requirements import missing, needed
 
 with needed():
     import held_stream
-    from operations import content_view, demo, lines, page, page_site, reload, sharing, startup
+    from operations import content_view, demo, lines, page, page_site, reload, shared_state, startup
     from operations.backtest import Backtest
     from operations.clock import clock
     from operations.commands import Commands, act, is_killed, settle_killed, settle_left
@@ -97,7 +97,7 @@ class Breakwater:
         self.controller.log_transitions(self.controller.state.take(settings, clock().now))
         self.controller.waiting.look()
         if self._task and ctx.options.server:
-            sharing.follow(self.controller)
+            shared_state.follow(self.controller)
         return True
 
     def _start(self, settings: Settings) -> Controller:
@@ -120,7 +120,7 @@ class Breakwater:
         if ctx.options.server:
             startup.warn()
             logger.info("%s", lines.start(self.controller))
-            sharing.follow(self.controller)
+            shared_state.follow(self.controller)
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
 
@@ -163,7 +163,7 @@ class Breakwater:
             reload.keep(self._demo.stop())
         content_view.unregister()
         if self.controller and self.controller.shared:
-            sharing.leave(self.controller)
+            shared_state.leave(self.controller)
         controller, self.controller = self.controller, None
         if controller and ctx.options.server:
             controller.save(_state_path(controller.state.settings), tries=LOCK_TRIES)

@@ -61,7 +61,7 @@ class Controller:
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
         self.shared: SharedState | None = None
-        """Follows the settings while the proxy runs (operations/sharing.py)."""
+        """Follows the settings while the proxy runs (operations/shared_state.py)."""
         self.waiting = Waiting(self.state.line, self.counters.waited, self.fault)
         self.evidence_log = EvidenceLog(self.rules, self.fault)
         self.notify = Notifier(lambda: self.state.settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -56,6 +57,8 @@ class Call(msgspec.Struct, frozen=True, dict=True):
     """Slices of the body; None where it is no JSON object."""
     history: MessageList = MessageList(Wire.OTHER, NOTHING)
     """The messages of the body."""
+    hashed: Callable[[str], str] = str
+    """Keyed hash of a text: a plain one of what was asked could be guessed from its rows."""
     session: str = ""
     """Upstream + account + model + the client's session id, else the digest of the system prompt."""
 
@@ -64,5 +67,5 @@ class Call(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what is asked: model, system, messages or input, tools."""
-        return digests.asked(self.surface.wire, self.body, self.fields, self.history)
+        """Keyed digest of what is asked: model, system, messages or input, tools."""
+        return self.hashed(digests.asked(self.surface.wire, self.body, self.fields, self.history))

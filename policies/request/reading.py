@@ -84,12 +84,11 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     hashed: Callable[[str], str],
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
-    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
+    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash."""
     head = (fields := read_body(body)) or NOTHING
     parameters: Parameters = decoded(_PARAMETERS, head.parameters, _NO_PARAMETERS)
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
-    own = session_id or digests.system_prompt(surface.wire, head, history)
     tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
@@ -109,7 +108,8 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         body=body,
         fields=fields,
         history=history,
-        session=f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}",
+        hashed=hashed,
+        session="\x1f".join((surface.upstream, account, model, session_id or digests.system_prompt(surface.wire, head, history))),
     )
 
 

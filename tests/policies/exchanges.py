@@ -92,7 +92,7 @@ class Controller:
             raw,
             size=len(raw),
             account=account,
-            hashed=lambda text: f"h({len(text)})",
+            hashed=self.state.hashed,
             traits=side_request_rows.BUILT_IN,
         )
 

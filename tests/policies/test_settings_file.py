@@ -178,9 +178,12 @@ def test_concurrency_is_a_word_or_a_number_however_yaml_reads_it(text: str, valu
         "redis://h?db=3",
         "unix:///run/redis.sock?db=1",
         "unix://user:pass@/run/redis.sock",
+        "redis+sentinel://h/mymaster",
+        "redis+sentinel://user:p%40ss@one:26379,[::1]:26380,three/mymaster/15?socket_keepalive=true",
+        "rediss+sentinel://one:26379/mymaster/0?ssl_ca_certs=/ca.pem",
     ],
 )
-def test_a_shared_server_is_any_url_that_the_redis_package_takes(url: str) -> None:
+def test_a_shared_server_is_any_url_of_the_redis_package_or_names_sentinels(url: str) -> None:
     assert parsed(yaml.safe_dump({"shared": url})).shared == url
 
 

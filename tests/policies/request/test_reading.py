@@ -239,7 +239,7 @@ def test_any_bytes_are_read(body: bytes) -> None:
     assert (call.body, call.size) == (body, len(body))
     assert call.output_budget is None or 0 < call.output_budget < 10**15
     assert len(call.model) <= 200
-    assert len(call.digest) == 32
+    assert call.digest == "hash of 32", "a digest is kept and shared: a plain one could be guessed from"
 
 
 def test_the_head_of_a_large_main_request_costs_a_fraction_of_parsing_it() -> None:
