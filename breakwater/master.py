@@ -18,9 +18,8 @@ from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
 from breakwater import asking
-from breakwater.lean import Framing, Lean
-from breakwater.places import HOST
-from breakwater.together import Writers
+from breakwater.cli import HOST
+from breakwater.lean import Framing, Lean, Writers
 
 
 class Collector:
@@ -102,7 +101,7 @@ def one_line(record: logging.LogRecord) -> str:
     message = record.getMessage()
     if taken := TAKEN.search(message):
         host, port = taken[1], int(taken[2])
-        return f"breakwater: {host}:{port} is taken by {asking.who(port).words}; --port takes another one"
+        return f"breakwater: {host}:{port} is taken by {asking.who(port).kind.value}; --port takes another one"
     if record.exc_info and record.exc_info[1]:
         message = f"{message.splitlines()[0]}: {record.exc_info[1]}"
     return " ".join(message.split())

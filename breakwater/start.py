@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from breakwater import authorities, lease, loops
-from breakwater.cli import EPILOG, Parser, port
-from breakwater.places import HOST, USAGE, CommandError, app, confdir
+from breakwater import authorities, loops
+from breakwater.cli import EPILOG, HOST, USAGE, CommandError, Parser, app, confdir, port
+from breakwater.run import end_when_unused
 
 
 def parser() -> Parser:
@@ -26,7 +26,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str]) -> int:
-    asked, passed_on = parser().parse_known_args(list(words))
+    asked, passed_on = parser().parse_known_args(words)
     authorities.ensure(confdir(asked.sets))
     arguments = ["-s", str(app() / "addon.py")]
     arguments += [] if asked.port is None else ["--listen-port", str(asked.port)]
@@ -58,7 +58,7 @@ def _serve(arguments: list[str], *, full: bool, leased: str | None) -> int:
     def made_master(options: Any) -> Any:
         made = master.make(options, full=full)
         if leased:
-            lease.end_when_unused(leased, made.shutdown)
+            end_when_unused(leased, made.shutdown)
         return made
 
     make_master: Any = made_master  # mitmproxy calls a class of its own here, with the options

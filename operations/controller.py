@@ -13,7 +13,6 @@ import hold
 from operations import log, state_file
 from operations.annotations import describe, keep_answer
 from operations.clock import clock
-from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
@@ -63,7 +62,7 @@ class Controller:
         self.shared: SharedState | None = None
         """Follows the settings while the proxy runs (operations/sharing.py)."""
         self.waiting = Waiting(self.state.line, self.counters.waited, self.fault)
-        self.evidence_log = EvidenceLog(self.rules, self.fault)
+        self.evidence_log = log.EvidenceLog(self.rules, self.fault)
         self.notify = Notifier(lambda: self.state.settings)
 
     @property

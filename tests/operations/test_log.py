@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mitmproxy.test import taddons, tflow
 
-from operations import lines
+from operations import log
 from operations.backtest import Backtest
 from operations.clock import clock
 from operations.controller import Controller
@@ -27,20 +27,20 @@ from tests.rows import over
 )
 def test_a_changed_config_says_what_differs_and_no_secret(text: str, said: str) -> None:
     before = settings("mode: enforce")
-    assert lines.changed(before, settings(text)) == said
+    assert log.changed(before, settings(text)) == said
 
 
 def test_many_changes_are_counted() -> None:
     after = settings("upstreams: {" + ", ".join(f"u{n}: {{hosts: [a{n}.example], family: zai}}" for n in range(12)) + "}")
-    assert lines.changed(settings("mode: enforce"), after).endswith("upstream u5 is new, and 4 more")
+    assert log.changed(settings("mode: enforce"), after).endswith("upstream u5 is new, and 4 more")
 
 
 def test_a_start_says_what_is_open_from_before() -> None:
     controller = Controller(settings("mode: enforce"))
     with taddons.context():  # type: ignore[no-untyped-call]
-        assert lines.start(controller).endswith("; nothing is paused and nobody waits")
+        assert log.start(controller).endswith("; nothing is paused and nobody waits")
         controller.state.breakers.named("zai")[0].open(clock().now)
-        assert "; zai is paused for 59 s" in lines.start(controller)
+        assert "; zai is paused for 59 s" in log.start(controller)
 
 
 def test_a_recording_says_which_hosts_were_not_guarded() -> None:
