@@ -285,5 +285,5 @@ class Controller:
     def save(self, path: str, *, tries: int = 1) -> None:
         """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""
         if path != self.store.path:  # the config names another one now
-            self.store = self.store.moved(path)
+            self.store = StateFile(path, self.store.key)
         self.unsaved = not self.store.save(self.state, tries=tries)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
@@ -98,17 +98,9 @@ class Counts:
         return self.findings.get((upstream, kind), 0)
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "sends": dict(self.sends),
-            "avoided": _nested(self.avoided),
-            "findings": _nested(self.findings),
-            "replaced": _nested(self.replaced),
-            "resends": dict(self.resends),
-            "in_stream_refusals": _nested(self.in_stream),
-            "opened": dict(self.opened),
-            "faults": dict(self.faults),
-            "holds": {name: {"count": h.count, "seconds": round(h.seconds, 3)} for name, h in self.holds.items()},
-        }
+        told: dict[str, object] = {each.name: _nested(getattr(self, each.name)) for each in fields(self)}
+        told["in_stream_refusals"] = told.pop("in_stream")
+        return told | {"holds": {name: {"count": h.count, "seconds": round(h.seconds, 3)} for name, h in self.holds.items()}}
 
 
 class Counters:
@@ -180,17 +172,17 @@ class Counters:
 
     def freeze(self) -> Counts:
         """A copy of what has been counted, read from the series that the metrics show."""
-        held = _samples(self._holds.parent)
+        seconds = _values(self._holds.parent, "_sum")
         return Counts(
-            sends=_singles(self._sends),
-            avoided=_pairs(self._avoided),
-            findings=_pairs(self._findings),
-            replaced=_pairs(self._replaced),
-            resends=_singles(self._resends),
-            in_stream=_pairs(self._in_stream),
-            opened=_singles(self._opened),
-            faults=_singles(self._faults),
-            holds={name: Holds(int(held["_count", name]), held["_sum", name]) for kind, name, *_ in held if kind == "_count"},
+            sends=_values(self._sends.parent),
+            avoided=_values(self._avoided.parent),
+            findings=_values(self._findings.parent),
+            replaced=_values(self._replaced.parent),
+            resends=_values(self._resends.parent),
+            in_stream=_values(self._in_stream.parent),
+            opened=_values(self._opened.parent),
+            faults=_values(self._faults.parent),
+            holds={name: Holds(count, seconds[name]) for name, count in _values(self._holds.parent, "_count").items()},
         )
 
 
@@ -212,9 +204,8 @@ def render(status: Status, accept: str = "") -> tuple[str, bytes]:
             elif table.title == "shared":
                 gauges["breakwater_shared_connected"].labels(row[0]).set(row[1] == CONNECTED)
             else:
-                smallest = gauges["breakwater_concurrency_limit"].labels(row[0])
-                smallest.set(min(float(row[3]), limits.setdefault(row[0], float("inf"))))
-                limits[row[0]] = min(float(row[3]), limits[row[0]])
+                limits[row[0]] = min(float(row[3]), limits.get(row[0], float("inf")))
+                gauges["breakwater_concurrency_limit"].labels(row[0]).set(limits[row[0]])
     for window in status.windows:
         gauges["breakwater_windows_learnt"].labels(window.upstream).inc()
     # Asked for in words of our own: choose_encoder raises on a version that is no number.
@@ -235,43 +226,36 @@ class _Plain(Collector):
 
 
 def _show_breakers(gauges: Mapping[str, Gauge], rows: Iterable[UpstreamRow]) -> None:
-    gravest: dict[str, UpstreamRow] = {}
     strikes: dict[str, int] = {}
-    for row in rows:
+    for row in sorted(rows, key=_gravity):  # of an upstream's several the gravest comes last, and stays
         strikes[row.name] = max(row.strikes, strikes.get(row.name, 0))
-        if row.name not in gravest or _gravity(row) > _gravity(gravest[row.name]):
-            gravest[row.name] = row
-    for name, row in gravest.items():
         for state in STATES:
-            gauges["breakwater_breaker_state"].labels(name, state).set(row.state == state)
-        gauges["breakwater_breaker_seconds_left"].labels(name).set(row.seconds_left or 0.0)
-        gauges["breakwater_breaker_strikes"].labels(name).set(strikes[name])
+            gauges["breakwater_breaker_state"].labels(row.name, state).set(row.state == state)
+        gauges["breakwater_breaker_seconds_left"].labels(row.name).set(row.seconds_left or 0.0)
+        gauges["breakwater_breaker_strikes"].labels(row.name).set(strikes[row.name])
 
 
 def _gravity(row: UpstreamRow) -> tuple[int, float]:
     return STATES.index(row.state), row.seconds_left or 0.0
 
 
-def _samples(series: Collector) -> dict[tuple[str, ...], float]:
-    """Values by what the sample's name adds to the series' and by its labels, as prometheus_client keeps them."""
-    values: dict[tuple[str, ...], float] = {}
-    for metric in series.collect():
-        for sample in metric.samples:
-            labels = (sample.name.removeprefix(metric.name), *sample.labels.values())
-            values[labels] = sample.value
-    return values
+def _values(series: Collector, ending: str = "_total") -> dict[Any, Any]:
+    """Values of the samples whose names end so, by their label, or by their labels where there are two."""
+    return {
+        tuple(sample.labels.values()) if len(sample.labels) > 1 else next(iter(sample.labels.values())):
+        sample.value if ending == "_sum" else int(sample.value)
+        for metric in series.collect()
+        for sample in metric.samples
+        if sample.name.endswith(ending)
+    }
 
 
-def _singles(series: _Children[Counter]) -> dict[str, int]:
-    return {labels[1]: int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
-
-
-def _pairs(series: _Children[Counter]) -> dict[tuple[str, str], int]:
-    return {(labels[1], labels[2]): int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
-
-
-def _nested(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    nested: dict[str, dict[str, int]] = {}
-    for (first, second), number in pairs.items():
-        nested.setdefault(first, {})[second] = number
+def _nested(counts: Mapping[Any, object]) -> dict[str, object]:
+    """Counts by two labels as one mapping within the other; those by one label as they are."""
+    nested: dict[str, Any] = {}
+    for labels, number in counts.items():
+        if isinstance(labels, tuple):
+            nested.setdefault(labels[0], {})[labels[1]] = number
+        else:
+            nested[labels] = number
     return nested
