@@ -14,6 +14,7 @@ from mitmproxy import ctx
 
 from operations import VERSION
 from operations.clock import clock
+from operations.flow_adapter import printable
 from operations.page_site import DIRECT, HOST
 from policies.breaker import BreakerState, Transition
 from policies.exchange import Exchange
@@ -144,8 +145,7 @@ def _upstreams(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
 
 
 def _short(value: object) -> str:
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    text = "".join(sign if sign.isprintable() else "?" for sign in text)
+    text = "null" if value is None else printable(str(value).lower() if isinstance(value, bool) else str(value))
     return text if len(text) <= VALUE_AT_MOST else f"{text[:VALUE_AT_MOST]}…"
 
 

@@ -64,6 +64,13 @@ class _Children(dict[tuple[str, ...], Child], Generic[Child]):
         return child
 
 
+class _Counted(_Children[Counter]):
+    """Counter that is called with its labels and adds one."""
+
+    def __call__(self, *labels: str) -> None:
+        self[labels].inc()
+
+
 @dataclass(frozen=True, slots=True)
 class Holds:
     """Hold times of one upstream."""
@@ -104,62 +111,29 @@ class Counts:
 
 
 class Counters:
-    """Counters of one run. Each method is one addition to a series of prometheus_client's."""
+    """Counters of one run, each a series of prometheus_client's: what it counts, and of what labels, stands in `SERIES`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.gauges = {row.name: self._make(Gauge, row.name) for row in SERIES if row.type == "gauge"}
-        self._opened = self._counter("breakwater_breaker_opened_total")
-        self._sends = self._counter("breakwater_upstream_sends_total")
-        self._avoided = self._counter("breakwater_sends_avoided_total", Reason)
-        self._findings = self._counter("breakwater_findings_total", Kind)
-        self._replaced = self._counter("breakwater_answers_replaced_total", Reason)
-        self._resends = self._counter("breakwater_resends_total")
-        self._in_stream = self._counter("breakwater_in_stream_refusals_total", Kind)
+        self.opened = self._counted("breakwater_breaker_opened_total")
+        self.sent = self._counted("breakwater_upstream_sends_total")
+        self.avoided = self._counted("breakwater_sends_avoided_total", Reason)
+        self.found = self._counted("breakwater_findings_total", Kind)
+        self.replaced = self._counted("breakwater_answers_replaced_total", Reason)
+        self.resent = self._counted("breakwater_resends_total")
+        self.refused_in_stream = self._counted("breakwater_in_stream_refusals_total", Kind)
+        self.lost = self._counted("breakwater_shared_losses_total")
+        self.fault = self._counted("breakwater_faults_total", FAULTS)
+        self._left = self._counted("breakwater_queue_left_total", LEFT)
         self._holds = _Children(self._make(Histogram, "breakwater_hold_seconds", buckets=HOLD_BUCKETS))
         self._waits = _Children(self._make(Histogram, "breakwater_queue_seconds", buckets=WAIT_BUCKETS))
-        self._left = self._counter("breakwater_queue_left_total", LEFT)
-        self._losses = self._counter("breakwater_shared_losses_total")
-        self._faults = self._counter("breakwater_faults_total", FAULTS)
 
     def _make(self, kind: Callable[..., Measure], name: str, **options: object) -> Measure:
         return kind(name, _BY_NAME[name].meaning, _BY_NAME[name].labels, registry=self.registry, **options)
 
-    def _counter(self, name: str, closed: Iterable[str] | None = None) -> _Children[Counter]:
-        return _Children(self._make(Counter, name), closed)
-
-    def sent(self, upstream: str) -> None:
-        """A request went upstream: the first send and each re-send."""
-        self._sends[upstream,].inc()
-
-    def avoided(self, upstream: str, reason: str) -> None:
-        """A request was answered here instead of being sent."""
-        self._avoided[upstream, reason].inc()
-
-    def found(self, upstream: str, kind: str) -> None:
-        self._findings[upstream, kind].inc()
-
-    def replaced(self, upstream: str, reason: str) -> None:
-        """An upstream's answer was replaced by one of our own."""
-        self._replaced[upstream, reason].inc()
-
-    def resent(self, upstream: str) -> None:
-        """A request was sent again in place; `sent` counts that send too."""
-        self._resends[upstream,].inc()
-
-    def refused_in_stream(self, upstream: str, kind: str) -> None:
-        self._in_stream[upstream, kind].inc()
-
-    def opened(self, upstream: str) -> None:
-        """The breaker opened, or opened again after a challenged probe."""
-        self._opened[upstream,].inc()
-
-    def fault(self, kind: str) -> None:
-        self._faults[kind,].inc()
-
-    def lost(self, server: str) -> None:
-        """The server of the shared state was lost."""
-        self._losses[server,].inc()
+    def _counted(self, name: str, closed: Iterable[str] | None = None) -> _Counted:
+        return _Counted(self._make(Counter, name), closed)
 
     def held(self, upstream: str, seconds: float) -> None:
         """Response headers were held for so long before they went out."""
@@ -167,21 +141,21 @@ class Counters:
 
     def waited(self, upstream: str, how: str, seconds: float) -> None:
         """A request's wait in line ended."""
-        self._left[upstream, how].inc()
+        self._left(upstream, how)
         self._waits[upstream,].observe(seconds)
 
     def freeze(self) -> Counts:
         """A copy of what has been counted, read from the series that the metrics show."""
         seconds = _values(self._holds.parent, "_sum")
         return Counts(
-            sends=_values(self._sends.parent),
-            avoided=_values(self._avoided.parent),
-            findings=_values(self._findings.parent),
-            replaced=_values(self._replaced.parent),
-            resends=_values(self._resends.parent),
-            in_stream=_values(self._in_stream.parent),
-            opened=_values(self._opened.parent),
-            faults=_values(self._faults.parent),
+            sends=_values(self.sent.parent),
+            avoided=_values(self.avoided.parent),
+            findings=_values(self.found.parent),
+            replaced=_values(self.replaced.parent),
+            resends=_values(self.resent.parent),
+            in_stream=_values(self.refused_in_stream.parent),
+            opened=_values(self.opened.parent),
+            faults=_values(self.fault.parent),
             holds={name: Holds(count, seconds[name]) for name, count in _values(self._holds.parent, "_count").items()},
         )
 
