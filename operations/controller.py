@@ -262,14 +262,14 @@ class Controller:
         said = [(log.LEARNT, each) for each in news if isinstance(each, str)] + ([(reason, comment)] if comment else [])
         for why, words in said:
             log.of_flow(ex.call.surface.upstream, why, words, ex.call.path, flow.id)
-        self.log_transitions([each for each in news if isinstance(each, Transition)])
+        self.log_transitions([each for each in news if isinstance(each, Transition)], flow.id)
 
-    def log_transitions(self, transitions: list[Transition]) -> None:
+    def log_transitions(self, transitions: list[Transition], flow_id: str = "") -> None:
         self.unsaved = self.unsaved or bool(transitions)
         for moved in transitions:
             if moved.after is BreakerState.OPEN:
                 self.counters.opened(moved.upstream)
-        log.transitions(transitions, observing=not self.state.enforces)
+        log.transitions(transitions, flow_id, observing=not self.state.enforces)
         self.notify.moved(transitions)
 
     def look(self) -> None:

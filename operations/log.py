@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mitmproxy import ctx
 
@@ -32,6 +32,8 @@ LEARNT = "learnt"
 CHANGES_AT_MOST = 8
 VALUE_AT_MOST = 40
 """Characters."""
+PLAIN = str | float | int | None
+"""Types of values that a line can show."""
 BATCH = 16
 BATCH_BYTES = 16 << 20
 """Of the bodies that wait: with so many, or so much, a batch of evidence does not wait for a quiet moment."""
@@ -59,7 +61,7 @@ class Log:
         """Say a fault of ours once per kind, with the flow's id; never its own words, which may quote what was being read."""
         words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow_id})" if flow_id else "")
         if kind not in self.faults:
-            logger.warning("Breakwater: %s: traffic goes on unchanged; further ones are only counted", words)
+            logger.warning("Breakwater: traffic goes on unchanged after a fault, further ones are only counted: %s", words)
             logger.debug("Breakwater: %s, at\n%s", words, "".join(traceback.format_tb(fault.__traceback__)))
         self.faults.setdefault(kind, words)
 
@@ -69,15 +71,16 @@ def of_flow(upstream: str, reason: str, words: str, path: str, flow_id: str) -> 
     logger.info("Breakwater: %s %s: %s (%s, flow %s)", upstream, reason, words.removesuffix("."), path, flow_id)
 
 
-def transitions(moved: Iterable[Transition], *, observing: bool) -> None:
-    """Say openings and closings of breakers; what lies between goes without a line."""
+def transitions(moved: Iterable[Transition], flow_id: str = "", *, observing: bool) -> None:
+    """Say openings and closings of breakers; what lies between goes without a line. ``flow_id``: of the flow that did it."""
     for one in moved:
         if one.level == "debug":
             continue
         level = logging.WARNING if one.level == "warning" else logging.INFO
         word = "would be" if observing else "is"
         how = f"opened for {one.left:.0f} s" if one.after is BreakerState.OPEN else one.after.value
-        logger.log(level, "Breakwater: %s %s: its breaker %s (it was %s)", one.upstream, one.reason, f"{word} {how}", one.before.value)
+        was = f"it was {one.before.value}" + (f", flow {flow_id}" if flow_id else "")
+        logger.log(level, "Breakwater: %s %s: its breaker %s (%s)", one.upstream, one.reason, f"{word} {how}", was)
 
 
 # -- the proxy as a whole -------------------------------------------------------------------------------------------
@@ -117,31 +120,37 @@ def _from_before(controller: Controller) -> Iterator[str]:
 
 def changed(before: Settings, after: Settings) -> str:
     """Which settings differ, with both values where they are short; never those that may hold a password."""
-    found = [*_differences("", before, after)]
+    found = list(_differences("", before, after))
     more = f", and {len(found) - CHANGES_AT_MOST} more" if len(found) > CHANGES_AT_MOST else ""
     return ", ".join(found[:CHANGES_AT_MOST]) + more or "no setting differs"
 
 
-def _differences(where: str, before: Any, after: Any) -> Iterator[str]:
-    for field in dataclasses.fields(after):
-        old, new, name = getattr(before, field.name), getattr(after, field.name), f"{where}{field.name}"
-        if old == new:
-            continue
-        if dataclasses.is_dataclass(old) and dataclasses.is_dataclass(new):
-            yield from _differences(f"{name}.", old, new)
-        elif name == "upstreams":
-            yield from _upstreams({one.name: one for one in old}, {one.name: one for one in new})
-        elif field.repr and isinstance(old, str | float | int | None) and isinstance(new, str | float | int | None):
-            yield f"{name} {_short(old)} -> {_short(new)}"
-        else:
-            yield f"{name} differs"
+def _differences(name: str, old: Any, new: Any) -> Iterator[str]:
+    """What differs below a setting, each with its whole name."""
+    before, after = _parts(old), _parts(new)
+    if old == new:
+        return
+    if before is not None and after is not None:
+        for key in dict.fromkeys([*before, *after]):
+            yield from _differences(f"{name}.{_short(key)}".lstrip("."), before.get(key), after.get(key))
+    elif isinstance(old, PLAIN) and isinstance(new, PLAIN):
+        yield f"{name} {_short(old)} -> {_short(new)}"
+    else:
+        yield f"{name} {'is new' if old is None else 'is gone' if new is None else 'differs'}"
 
 
-def _upstreams(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    for name in sorted({*before, *after}):
-        if before.get(name) != after.get(name):
-            how = "is new" if name not in before else "is gone" if name not in after else "differs"
-            yield f"upstream {_short(name)} {how}"
+def _parts(value: Any) -> Mapping[str, Any] | None:
+    """Settings within a setting, by name; None where it has none. One that may hold a password is not to be written."""
+    if dataclasses.is_dataclass(value):
+        parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        return parts | {each.name: _Hidden(parts[each.name]) for each in dataclasses.fields(value) if not each.repr}
+    if isinstance(value, tuple) and all(hasattr(row, "name") for row in value):
+        return {row.name: row for row in value}
+    return value if isinstance(value, Mapping) else None
+
+
+class _Hidden(NamedTuple):
+    value: object
 
 
 def _short(value: object) -> str:
