@@ -95,9 +95,10 @@ def common(parser: Parser) -> None:
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE", help=sets)
 
 
-def port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port, 1 to 65535")
+def port(text: str, *, least: int = 1) -> int:
+    """The number of a port; where ``least`` is 0, that stands for any free one."""
+    if not text.isascii() or not text.isdigit() or not least <= int(text[:6]) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, {least} to 65535")
     return int(text)
 
 

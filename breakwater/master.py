@@ -87,8 +87,10 @@ class Errors(errorcheck.ErrorCheck):
     async def shutdown_if_errored(self) -> None:
         await asyncio.sleep(0)  # logging tasks finish first
         if self.logger.has_errored:
-            for record in self.logger.has_errored:
-                print(one_line(record), file=sys.stderr)
+            said = [one_line(record) for record in self.logger.has_errored]
+            for line in said:  # mitmproxy says twice why a file cannot be read: in short, and with its name
+                if not any(line[line.find(": ") + 1 :] in other for other in said if len(other) > len(line)):
+                    print(line, file=sys.stderr)
             sys.exit(1)
 
 
@@ -102,6 +104,6 @@ def one_line(record: logging.LogRecord) -> str:
     if taken := TAKEN.search(message):
         host, port = taken[1], int(taken[2])
         return f"breakwater: {host}:{port} is taken by {asking.who(port).kind.value}; --port takes another one"
-    if record.exc_info and record.exc_info[1]:
+    if record.exc_info and record.exc_info[1] and str(record.exc_info[1]) not in message:
         message = f"{message.splitlines()[0]}: {record.exc_info[1]}"
     return " ".join(message.split())

@@ -73,8 +73,6 @@ def _parse(words: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
         passed_on, command = [], asked.command
     if not command:
         raise CommandError("run: no command is given: breakwater run -- CMD (breakwater run --help)", USAGE)
-    if not asked.port:
-        raise CommandError("run: --port must be 1 to 65535", USAGE)
     return asked, [word for entry in asked.sets for word in ("--set", entry)] + passed_on, command
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from breakwater import authorities, loops
@@ -15,8 +16,8 @@ from breakwater.run import end_when_unused
 def parser() -> Parser:
     made = Parser(prog="breakwater start", usage="breakwater start [--port N] [--page-port N] [--demo] [--full] [mitmdump options]")
     made.epilog = EPILOG
-    made.add_argument("--port", "-p", "--listen-port", type=port, metavar="N", help="default: 8080")
-    made.add_argument("--page-port", type=port, metavar="N", help="a port for the page, where the others serve an upstream alone")
+    made.add_argument("--port", "-p", "--listen-port", type=partial(port, least=0), metavar="N", help="default: 8080")
+    made.add_argument("--page-port", type=partial(port, least=0), metavar="N", help="a port for the page, where the others serve an upstream alone")
     made.add_argument("--demo", action="store_true", help="with a scripted upstream at http://demo.breakwater.internal/")
     made.add_argument("--full", action="store_true", help="mitmdump as it is, with nothing left out")
     made.add_argument("--mode", "-m", dest="modes", action="append", default=[], help=argparse.SUPPRESS)
