@@ -7,7 +7,6 @@ import hashlib
 import os
 import secrets
 import ssl
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,8 +65,3 @@ def bundle(folder: Path, environment: Mapping[str, str]) -> Path:
 
 def is_readable(file: Path) -> bool:
     return os.access(file, os.R_OK) and file.is_file()
-
-
-def days_left(not_after: str) -> float:
-    """Days until a certificate's `notAfter`, as the ssl module writes it."""
-    return (ssl.cert_time_to_seconds(not_after) - time.time()) / 86400

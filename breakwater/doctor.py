@@ -9,11 +9,13 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import certifi
+from cryptography import x509
 
 from breakwater import asking, authorities, env, loops
 from breakwater.cli import HOST, Parser, app, common, confdir, reach, settings_of, version
@@ -85,13 +87,12 @@ def _authority(folder: Path) -> Iterator[Line]:
         yield Line(NOTE, f"CA: none in {folder} yet; start, run and env make it")
         return
     try:
-        decoded: Any = ssl._ssl._test_decode_cert(str(own))  # type: ignore[attr-defined] # noqa: SLF001 - the standard library reads a certificate's end nowhere else
-        days = authorities.days_left(decoded["notAfter"])
+        days = (x509.load_pem_x509_certificate(own.read_bytes()).not_valid_after_utc - datetime.now(UTC)).days
         private = not key.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     except (OSError, ValueError) as fault:
-        yield Line(BAD, f"CA: {own} cannot be read: {fault}")
+        yield Line(BAD, f"CA: {own} cannot be read: {fault if isinstance(fault, OSError) else 'it is no certificate'}")
         return
-    yield Line(OK if days > DAYS_BEFORE_ITS_END else BAD, f"CA: {own}, {days:.0f} days left")
+    yield Line(OK if days > DAYS_BEFORE_ITS_END else BAD, f"CA: {own}, {days} days left")
     if not private:
         yield Line(BAD, f"CA: {key} can be read by others: chmod 600")
 

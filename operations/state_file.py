@@ -65,7 +65,7 @@ class StateFile:
             saved, complaints = load(self.path)
             for complaint in complaints:
                 self._say(complaint)
-            if key := _key(saved.key):
+            if key := key_of(saved.key):
                 self.key = key
             elif create and lock == HELD:
                 save(self.path, msgspec.structs.replace(saved, key=self.key.hex(), saved_at=clock().wall))
@@ -88,7 +88,7 @@ class StateFile:
             theirs, complaints = load(self.path)
             written, news = saved_rows.merge(kept(state, self.key), theirs, self._known, clock().wall)
             if theirs.key and theirs.key != self.key.hex():
-                if _key(theirs.key):
+                if key_of(theirs.key):
                     complaints.append(f"{self.path}: was made anew by another proxy; this one's accounts are kept until its end")
                 else:
                     written.key = self.key.hex()
@@ -233,7 +233,7 @@ def _lock(handle: int, tries: int) -> str:
     return BUSY
 
 
-def _key(text: str) -> bytes:
+def key_of(text: str) -> bytes:
     """The key that a file holds, empty where it is none."""
     try:
         key = bytes.fromhex(text)
