@@ -60,6 +60,8 @@ def filters(arguments: Any) -> dict[str, str]:
 CONNECTIONS = "mitmproxy.proxy.server"
 """Logger of "client connect" and the like: four lines a connection."""
 LOADING = "mitmproxy.addons.script"
+READING = "readfile"
+"""Module that says first what is wrong with a file of flows, and then that with the file's name."""
 TAKEN = re.compile(r"failed to listen on (\S+):(\d+) with .*address already in use", re.IGNORECASE | re.DOTALL)
 
 
@@ -87,10 +89,10 @@ class Errors(errorcheck.ErrorCheck):
     async def shutdown_if_errored(self) -> None:
         await asyncio.sleep(0)  # logging tasks finish first
         if self.logger.has_errored:
-            said = [one_line(record) for record in self.logger.has_errored]
-            for line in said:  # mitmproxy says twice why a file cannot be read: in short, and with its name
-                if not any(line[line.find(": ") + 1 :] in other for other in said if len(other) > len(line)):
-                    print(line, file=sys.stderr)
+            last = {record.module: record for record in self.logger.has_errored}
+            for record in self.logger.has_errored:
+                if record.module != READING or record is last[READING]:
+                    print(one_line(record), file=sys.stderr)
             sys.exit(1)
 
 
