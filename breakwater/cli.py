@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -50,14 +51,17 @@ def why(fault: Exception) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. One line on stderr for what cannot be done."""
     try:
-        return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
     except CommandError as error:
         print(f"breakwater: {error}", file=sys.stderr)
         return error.status
-    except BrokenPipeError:
-        return 141  # whoever read has gone, as with `| head`
+    except BrokenPipeError:  # whoever read has gone, as with `| head`; what is left unread goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         return 130
+    return status
 
 
 def _dispatch(words: list[str]) -> int:
