@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ def why(fault: Exception) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status. One line on stderr for what cannot be done."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that knows no Chinese shows the rest
     try:
         status = _dispatch(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()

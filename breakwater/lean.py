@@ -1,4 +1,4 @@
-"""mitmproxy without the work that nobody needs here: hooks are looked up once, and what is not in use is not called."""
+"""mitmproxy without the work that nobody needs here: hooks are looked up once, what is not in use is not called, writes go together."""
 
 from __future__ import annotations
 

@@ -28,6 +28,15 @@ def test_a_reader_that_has_gone_is_status_141_without_a_word() -> None:
     assert (said.returncode, said.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
+def test_a_terminal_that_cannot_show_a_sign_is_shown_the_rest(words: list[str]) -> None:
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "breakwater", *words]
+    said = subprocess.run(command, cwd=ROOT, env=narrow, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "usage: breakwater" in said.stdout
+
+
 def test_ctrl_c_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> int:
         raise KeyboardInterrupt
