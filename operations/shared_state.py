@@ -246,11 +246,8 @@ class SharedState:
         self._changed([])
 
     def _take_key(self, text: str) -> None:
-        try:
-            key = bytes.fromhex(text)
-        except ValueError:
-            key = b""
-        if len(key) != state_file.KEY_BYTES:
+        key = state_file.key_of(text)
+        if not key:
             raise LostError("what it has for the key of the hashes is none")
         if self._state.key != key:
             self._state.key = key

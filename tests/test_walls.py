@@ -102,7 +102,7 @@ def goes_up(tree: Tree) -> set[str]:
     return {f"{name} imports {other}" for name in rules for other in imports(tree, name) if floor(other) > floor(name)}
 
 
-OWNERS = {(f"operations.{part}", "operations.controller") for part in ("held", "lines", "reload", "shared_state", "status")}
+OWNERS = {(f"operations.{part}", "operations.controller") for part in ("held", "log", "reload", "shared_state", "status")}
 OWNERS |= {("operations.metrics", "operations.status")}
 """Allowed for type hints alone: a part names the controller that owns it, the metrics name the status that they write
 down. Nothing of it runs, and without it mypy would see less."""

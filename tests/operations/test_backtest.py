@@ -150,6 +150,8 @@ def test_answers_of_our_own_in_a_file_are_counted_as_what_they_replaced_and_loca
     recording.exchange(529, b"{}", X_Breakwater="challenge_captcha", Retry_After="30")  # of a proxy that keeps no metadata
     recording.exchange(529, b"{}", X_Breakwater="breaker_open", Retry_After="30")
     recording.exchange(529, b"{}", X_Breakwater="remembered_wait", Retry_After="30")
+    for waited in ("no_slot", "stated_wait", "slow_start", "queue_full", "closing"):
+        recording.exchange(429, b'{"error":{"message":"Too many"}}', X_Breakwater=waited, Retry_After="30")
     backtest, _ = judged(recording.flows)
     assert [(record.finding, record.refused) for record in backtest.evidence] == [("challenge", True)] * 2
 

@@ -6,8 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from operations.metrics import FAULTS, Counters, render
-from operations.series import SERIES, Series
+from operations.metrics import FAULTS, SERIES, Counters, Series, render
 from operations.status import RefusalRow, Status, Table, UpstreamRow, WindowRow
 from tests.rows import over
 
