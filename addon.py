@@ -21,11 +21,10 @@ from requirements import missing, needed
 
 with needed():
     import held_stream
-    from operations import content_view, demo, lines, page, page_site, reload, sharing, startup
+    from operations import content_view, demo, log, page, page_site, reload, shared_state, startup
     from operations.backtest import Backtest
     from operations.clock import clock
     from operations.commands import Commands, act, is_killed, settle_killed, settle_left
-    from operations.config_watch import ConfigWatch
     from operations.controller import Controller
     from operations.state_file import LOCK_TRIES, StateFile
     from operations.status import Status, status_of
@@ -46,7 +45,7 @@ class Breakwater:
 
     def __init__(self) -> None:
         self.controller: Controller | None = None
-        self._watch: ConfigWatch | None = None
+        self._watch: reload.ConfigWatch | None = None
         self._demo = demo.Demo()
         self._demo_address: asyncio.Task[tuple[str, int]] | None = None
         self._backtest: Backtest | None = None
@@ -73,7 +72,7 @@ class Breakwater:
         for line in startup.misspelt(ctx.options):
             logger.error("%s", line)
         named = ctx.options.breakwater_config
-        self._watch = ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
+        self._watch = reload.ConfigWatch(Path(named or Path(__file__).parent / "config.yaml").expanduser())
         if self._watch.fault and (named or self._watch.path.exists()):
             logger.error("%s: %s", self._watch.path, self._watch.fault)
         else:
@@ -97,7 +96,7 @@ class Breakwater:
         self.controller.log_transitions(self.controller.state.take(settings, clock().now))
         self.controller.waiting.look()
         if self._task and ctx.options.server:
-            sharing.follow(self.controller)
+            shared_state.follow(self.controller)
         return True
 
     def _start(self, settings: Settings) -> Controller:
@@ -119,8 +118,8 @@ class Breakwater:
         content_view.register()
         if ctx.options.server:
             startup.warn()
-            logger.info("%s", lines.start(self.controller))
-            sharing.follow(self.controller)
+            logger.info("%s", log.start(self.controller))
+            shared_state.follow(self.controller)
         self._start_demo()
         self._task = asyncio.get_running_loop().create_task(self._look_on(), name="breakwater")
 
@@ -141,7 +140,7 @@ class Breakwater:
     def _look(self) -> None:
         before = self.controller and self.controller.state.settings
         if self._watch and (text := self._watch.poll()) is not None and self._take(text) and self.controller:
-            news = lines.changed(before, self.controller.state.settings) if before else "the settings are read"
+            news = log.changed(before, self.controller.state.settings) if before else "the settings are read"
             logger.info("Breakwater: %s has changed and was taken up: %s", self._watch.path, news)
         if self._watch and (trouble := self._watch.trouble()):
             logger.warning("Breakwater: %s %s; the last good settings stay", self._watch.path, trouble)
@@ -163,7 +162,7 @@ class Breakwater:
             reload.keep(self._demo.stop())
         content_view.unregister()
         if self.controller and self.controller.shared:
-            sharing.leave(self.controller)
+            shared_state.leave(self.controller)
         controller, self.controller = self.controller, None
         if controller and ctx.options.server:
             controller.save(_state_path(controller.state.settings), tries=LOCK_TRIES)

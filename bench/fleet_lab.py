@@ -9,8 +9,8 @@ import msgspec
 
 from policies.breaker import BreakerState, Permit
 from policies.settings import BreakerSettings
-from policies.shared import SharedBreaker, offered
-from policies.shared_value import Told, Value, later, next_version, read
+from policies.shared import SharedBreaker, Told, offered
+from policies.shared_rows import Value, later, read
 
 
 @dataclass
@@ -101,7 +101,7 @@ class PaperProcess:
         own, theirs = self.breaker.value(self.now, self.server_now), self._read(self.known)
         merged = own if theirs is None else later(own, theirs)
         if merged != theirs:
-            merged = msgspec.structs.replace(merged, version=next_version(merged, self.server_now))
+            merged = msgspec.structs.replace(merged, version=merged.next_version(self.server_now))
             text = msgspec.json.encode(merged).decode()
             assert self.server.swap(self.known, text)
             self.known = text
@@ -113,7 +113,7 @@ class PaperProcess:
         return state is BreakerState.PROBING and self.breaker.owns_probe
 
     def _read(self, text: str) -> Value | None:
-        return read(text, self.server_now) if text else None
+        return read(text, Value, self.server_now) if text else None
 
     def _adopt(self, text: str, *, sure: bool) -> None:
         value = self._read(text)

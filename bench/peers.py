@@ -20,10 +20,11 @@ from types import FrameType
 
 from bench.installed import NODE, default_cache
 from bench.isolated import isolate
+from bench.pages import fill
 from bench.peer_lab import speed
 from bench.peer_lab.behaviour import ROWS, SDKS, behave
 from bench.peer_lab.served import Served
-from bench.peer_lab.systems import SYSTEMS, System, is_there
+from bench.peer_lab.systems import SYSTEMS, System
 from bench.peer_lab.upstream import PeerUpstream
 
 
@@ -32,6 +33,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the gateways and end")
     parser.add_argument("--only", action="append", default=[], choices=tuple(SYSTEMS), help="repeatable")
     parser.add_argument("--part", choices=("speed", "behaviour"), help="one part only")
+    parser.add_argument("--fill", type=Path, metavar="PAGE", help="put the tables into this page, such as docs/benchmarks.md")
     parser.add_argument("--rounds", type=int, default=8, metavar="N", help="of each measure of speed")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where the others are installed")
     parser.add_argument("--not-isolated", action="store_true", help="run where no network namespace can be had")
@@ -43,9 +45,9 @@ def main() -> None:
     names = [name for name in SYSTEMS if not arguments.only or name in arguments.only]
     if arguments.list:
         for name in names:
-            print(f"{name:<10} {SYSTEMS[name].title}{'' if is_there(name) else ' (not here)'}")
+            print(f"{name:<10} {SYSTEMS[name].title}")
         return
-    systems = [SYSTEMS[name] for name in names if is_there(name)]
+    systems = [SYSTEMS[name] for name in names]
     for package in (SDKS, *(package for system in systems for package in system.packages)):
         package.install(arguments.cache)
     if not isolate("bench.peers", sys.argv[1:]) and not arguments.not_isolated:
@@ -59,15 +61,14 @@ async def _run(systems: list[System], arguments: argparse.Namespace) -> None:
     upstream = PeerUpstream()
     await upstream.start()
     try:
-        if arguments.part != "behaviour":
-            for line in await _speed(systems, arguments, upstream):
-                print(line, flush=True)
-        if arguments.part != "speed":
-            for line in await _behaviour(systems, arguments, upstream):
-                print(line, flush=True)
+        for part, measured in (("speed", _speed), ("behaviour", _behaviour)):
+            if arguments.part in (None, part):
+                lines = [*await measured(systems, arguments, upstream), *_machine(time.monotonic() - began)]
+                print("\n".join(lines), flush=True)
+                if arguments.fill:
+                    fill(arguments.fill, part, "\n".join(lines))
     finally:
         upstream.stop()
-    print("\n".join(_machine(time.monotonic() - began)))
 
 
 async def _speed(systems: list[System], arguments: argparse.Namespace, upstream: PeerUpstream) -> list[str]:
@@ -102,11 +103,8 @@ def _row(title: str, cells: list[str]) -> str:
 
 
 def _machine(seconds: float) -> Iterator[str]:
-    yield f"{time.strftime('%Y-%m-%d')}, {platform.platform()}, {os.cpu_count()} cores, {_processor()},"
-    yield f"Python {platform.python_version()}, load before the end {os.getloadavg()[0]:.1f}, {seconds:.0f} s."
-    yield f"Node {NODE.version}. claude-code-router is asked on the Anthropic wire, all others on the OpenAI wire."
-    yield "In brackets: the ratio to the first column. A lower one is better for ms, a higher one for /s."
-    yield "Not measured: TLS on either side, HTTP/2, more than one worker, long runs, any upstream but a scripted one."
+    yield f"{time.strftime('%Y-%m-%d')}, {platform.platform(terse=True)}, {os.cpu_count()} cores ({_processor()}), Python"
+    yield f"{platform.python_version()}, Node {NODE.version}, load {os.getloadavg()[0]:.1f} at the end, after {seconds:.0f} s."
 
 
 def _processor() -> str:

@@ -5,15 +5,18 @@ Needs redis-server and haproxy on this machine; on loopback only. The load and t
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from bench.load import at_once, body, one_by_one, p50, request
+from bench.pages import fill
 from bench.proxied import CONFIG
 from bench.upstream import BenchUpstream
 from tests.e2e.lab.proxy import Proxy
@@ -78,8 +81,8 @@ async def rates(workers: tuple[int, ...]) -> dict[str, tuple[float, float, float
             for port in (*(proxy.port for proxy in proxies), *ports.values()):
                 await one_by_one(port, small, 100)
             taken: dict[str, list[tuple[float, float, float]]] = {words: [] for words in ports}
-            for _ in range(ROUNDS):
-                for words, port in ports.items():
+            for turn in range(ROUNDS):
+                for words, port in [*ports.items()][:: 1 if turn % 2 else -1]:
                     ours, theirs = [proxy.process.pid for proxy in proxies], before[words]
                     began = busy_seconds(ours), busy_seconds(theirs)
                     rate = await at_once(port, small, REQUESTS, LINES)
@@ -97,12 +100,18 @@ async def rates(workers: tuple[int, ...]) -> dict[str, tuple[float, float, float
 
 
 def main() -> None:
-    print(f"requests a second at {LINES} at once, small JSON; {os.cpu_count()} cores, load and upstream on them too")
+    parser = argparse.ArgumentParser(prog="python -m bench.workers", description=__doc__)
+    parser.add_argument("--fill", type=Path, metavar="PAGE", help="put the table into this page, such as docs/scaling.md")
+    page = parser.parse_args().fill
     found = asyncio.run(rates((1, 2, 3)))
-    first, _, _ = next(iter(found.values()))
-    print(f"{'':<24} {'a second':>9} {'ratio':>6} {'CPU ms a request':>17} {'of HAProxy':>11}")
+    base, _, _ = found["1 behind HAProxy"]
+    lines = ["| | requests a second | against one behind HAProxy | CPU a request, all proxies | CPU a request, HAProxy |", "|---|---|---|---|---|"]
     for words, (rate, ours, theirs) in found.items():
-        print(f"{words:<24} {rate:9.0f} {rate / first:6.2f} {ours:17.2f} {theirs:11.2f}")
+        lines.append(f"| {words} | {rate:.0f} | {rate / base:.2f} | {ours:.2f} ms | {theirs:.2f} ms |")
+    lines += ["", f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end."]
+    print("\n".join(lines))
+    if page:
+        fill(page, "workers", "\n".join(lines))
 
 
 if __name__ == "__main__":

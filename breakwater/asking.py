@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from breakwater.places import HOST
+from breakwater.cli import HOST
 
 PAGE = "breakwater.internal"
 SECONDS = 5.0
@@ -33,10 +33,6 @@ class Found:
     status: dict[str, Any] = field(default_factory=dict)
     broke_off: bool = False
     """True where it took the connection and said nothing, as a Breakwater that is just ending does."""
-
-    @property
-    def words(self) -> str:
-        return self.kind.value
 
 
 def who(port: int, seconds: float = SECONDS) -> Found:
@@ -70,10 +66,10 @@ def is_free(port: int) -> bool:
     return True
 
 
-def is_trusted(port: int, authority: Path, seconds: float = SECONDS) -> bool:
+def is_trusted(port: int, authority: Path) -> bool:
     """Tell whether the proxy there decrypts with this CA: ask for its page through TLS."""
     context = ssl.create_default_context(cafile=str(authority))
-    link = http.client.HTTPSConnection(HOST, port, timeout=seconds, context=context)
+    link = http.client.HTTPSConnection(HOST, port, timeout=SECONDS, context=context)
     link.set_tunnel(PAGE, 443)
     try:
         link.request("GET", "/healthz")

@@ -9,13 +9,16 @@ import ssl
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from breakwater import asking, authorities, clients, loops
-from breakwater.cli import Parser, common
-from breakwater.places import HOST, app, confdir, reach, settings_of, version
+import certifi
+from cryptography import x509
+
+from breakwater import asking, authorities, env, loops
+from breakwater.cli import HOST, Parser, app, common, confdir, reach, settings_of, version
 
 OK, NOTE, BAD = "ok", "--", "!!"
 DAYS_BEFORE_ITS_END = 30
@@ -31,7 +34,7 @@ def main(words: Sequence[str]) -> int:
     common(parser)
     parser.add_argument("--offline", action="store_true", help="ask no upstream")
     parser.epilog = f"{OK}: as it should be; {NOTE}: to know; {BAD}: to mend (exit status 1)"
-    asked = parser.parse_args(list(words))
+    asked = parser.parse_args(words)
     worst = 0
     for sign, text in _lines(asked.port, asked.sets, offline=asked.offline):
         print(f"{sign} {text}", flush=True)
@@ -53,7 +56,7 @@ def _lines(port: int, sets: list[str], *, offline: bool) -> Iterator[Line]:
     if settings is None:
         return
     upstream_at = _finder(settings)
-    for mistake in clients.mistakes(os.environ, port, lambda host, number: upstream_at(host, number) is not None):
+    for mistake in env.mistakes(os.environ, port, lambda host, number: upstream_at(host, number) is not None):
         yield Line(BAD, mistake)
     if not offline:
         proxied = port if found.kind is asking.Kind.BREAKWATER else None
@@ -84,13 +87,12 @@ def _authority(folder: Path) -> Iterator[Line]:
         yield Line(NOTE, f"CA: none in {folder} yet; start, run and env make it")
         return
     try:
-        decoded: Any = ssl._ssl._test_decode_cert(str(own))  # type: ignore[attr-defined] # noqa: SLF001 - the standard library reads a certificate's end nowhere else
-        days = authorities.days_left(decoded["notAfter"])
+        days = (x509.load_pem_x509_certificate(own.read_bytes()).not_valid_after_utc - datetime.now(UTC)).days
         private = not key.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
     except (OSError, ValueError) as fault:
-        yield Line(BAD, f"CA: {own} cannot be read: {fault}")
+        yield Line(BAD, f"CA: {own} cannot be read: {fault if isinstance(fault, OSError) else 'it is no certificate'}")
         return
-    yield Line(OK if days > DAYS_BEFORE_ITS_END else BAD, f"CA: {own}, {days:.0f} days left")
+    yield Line(OK if days > DAYS_BEFORE_ITS_END else BAD, f"CA: {own}, {days} days left")
     if not private:
         yield Line(BAD, f"CA: {key} can be read by others: chmod 600")
 
@@ -100,7 +102,7 @@ def _port(port: int, found: asking.Found, folder: Path) -> Iterator[Line]:
         free = asking.is_free(port)
         yield Line(OK if free else BAD, f"port {port}: {'free' if free else 'cannot be listened on'}")
     elif found.kind is asking.Kind.OTHER:
-        yield Line(BAD, f"port {port}: taken by {found.words}")
+        yield Line(BAD, f"port {port}: taken by {found.kind.value}")
     else:
         yield Line(OK, f"port {port}: Breakwater {found.status['version']} runs there, {found.status.get('mode')}")
         own = authorities.own(folder)
@@ -111,13 +113,13 @@ def _port(port: int, found: asking.Found, folder: Path) -> Iterator[Line]:
 def _clients(port: int, folder: Path) -> Iterator[Line]:
     own = authorities.own(folder)
     authority = own.read_bytes() if own.exists() else b""
-    sent = clients.is_sent_here(os.environ, port)
-    for client in clients.CLIENTS:
+    sent = env.is_sent_here(os.environ, port)
+    for client in env.CLIENTS:
         if not shutil.which(client.program):
             yield Line(NOTE, f"{client.name}: not here")
         elif not sent:
             yield Line(NOTE, f"{client.name}: here; breakwater run -- {client.program}")
-        elif clients.trusts(client, os.environ, authority):
+        elif env.trusts(client, os.environ, authority):
             yield Line(OK, f"{client.name}: here; this shell sends it to {HOST}:{port}, and it trusts the CA")
         else:
             named = " or ".join(client.authorities)
@@ -166,7 +168,7 @@ def _ask(address: str, proxy: int | None, folder: Path) -> tuple[bool, str]:
 
 
 def _head(host: str, port: int, proxy: int | None, folder: Path) -> int:
-    context = ssl.create_default_context(cafile=str(authorities.usual()))
+    context = ssl.create_default_context(cafile=certifi.where())
     if authorities.own(folder).exists():
         context.load_verify_locations(str(authorities.own(folder)))
     context.load_default_certs()

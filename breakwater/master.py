@@ -18,9 +18,8 @@ from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
 from breakwater import asking
-from breakwater.lean import Framing, Lean
-from breakwater.places import HOST
-from breakwater.together import Writers
+from breakwater.cli import HOST
+from breakwater.lean import Framing, Lean, Writers
 
 
 class Collector:
@@ -61,6 +60,8 @@ def filters(arguments: Any) -> dict[str, str]:
 CONNECTIONS = "mitmproxy.proxy.server"
 """Logger of "client connect" and the like: four lines a connection."""
 LOADING = "mitmproxy.addons.script"
+READING = "readfile"
+"""Module that says first what is wrong with a file of flows, and then that with the file's name."""
 TAKEN = re.compile(r"failed to listen on (\S+):(\d+) with .*address already in use", re.IGNORECASE | re.DOTALL)
 
 
@@ -88,8 +89,10 @@ class Errors(errorcheck.ErrorCheck):
     async def shutdown_if_errored(self) -> None:
         await asyncio.sleep(0)  # logging tasks finish first
         if self.logger.has_errored:
+            last = {record.module: record for record in self.logger.has_errored}
             for record in self.logger.has_errored:
-                print(one_line(record), file=sys.stderr)
+                if record.module != READING or record is last[READING]:
+                    print(one_line(record), file=sys.stderr)
             sys.exit(1)
 
 
@@ -102,7 +105,7 @@ def one_line(record: logging.LogRecord) -> str:
     message = record.getMessage()
     if taken := TAKEN.search(message):
         host, port = taken[1], int(taken[2])
-        return f"breakwater: {host}:{port} is taken by {asking.who(port).words}; --port takes another one"
-    if record.exc_info and record.exc_info[1]:
+        return f"breakwater: {host}:{port} is taken by {asking.who(port).kind.value}; --port takes another one"
+    if record.exc_info and record.exc_info[1] and str(record.exc_info[1]) not in message:
         message = f"{message.splitlines()[0]}: {record.exc_info[1]}"
     return " ".join(message.split())

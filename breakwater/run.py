@@ -1,38 +1,54 @@
-"""`breakwater run -- CMD…`: CMD behind the Breakwater of a port, which is started for as long as somebody needs it."""
+"""`breakwater run -- CMD…`: CMD behind the Breakwater of a port, which is started for as long as somebody needs it.
+
+That is told by a lease: a lock of the kernel on a file (`flock`), so that it ends with its holder, however that ends. Every
+`run` holds it shared; the Breakwater looks whether it can have it alone, which is so when the last `run` is gone, and ends then.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import IO, Any
 
-from breakwater import asking, authorities, lease
-from breakwater.cli import Parser, common
+from breakwater import asking, authorities
+from breakwater.cli import HOST, USAGE, CommandError, Parser, common, confdir
 from breakwater.env import variables
-from breakwater.places import HOST, USAGE, CommandError, confdir
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 MISSING, NOT_EXECUTABLE = 127, 126
 """What a shell says of a command that is not there, and of one that cannot be executed."""
 START_SECONDS = 60.0
 """How long a start may take; a quiet machine needs about one second."""
-LOOK_SECONDS = 0.05
 ENDING_SECONDS = 5.0
 """How long a Breakwater that ends may keep its port."""
+LOOK_SECONDS = 0.05
+LEASE_LOOK_SECONDS = 0.2
+FORWARDED = ("SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGCONT")
+"""What reaches us alone is meant for the child. The terminal sends SIGWINCH twice then, which costs a redraw."""
+OF_THE_KEYBOARD = ("SIGINT", "SIGQUIT", "SIGTSTP")
+"""What the terminal sends to the child as well."""
 
 
 def main(words: Sequence[str]) -> int:
     asked, passed_on, command = _parse(list(words))
     program = _find(command[0])
     folder = confdir(asked.sets).absolute()
-    with lease.held(folder / f"breakwater-{asked.port}.lease"):
-        with lease.alone(folder / f"breakwater-{asked.port}.lock"):
+    with locked(folder / f"breakwater-{asked.port}.lease", shared=True):
+        with locked(folder / f"breakwater-{asked.port}.lock"):
             _take_or_start(asked.port, folder, passed_on)
         bundle = authorities.bundle(folder, os.environ)
         environment = {**os.environ, **variables(asked.port, bundle, os.environ)}
@@ -57,8 +73,6 @@ def _parse(words: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
         passed_on, command = [], asked.command
     if not command:
         raise CommandError("run: no command is given: breakwater run -- CMD (breakwater run --help)", USAGE)
-    if not asked.port:
-        raise CommandError("run: --port must be 1 to 65535", USAGE)
     return asked, [word for entry in asked.sets for word in ("--set", entry)] + passed_on, command
 
 
@@ -71,13 +85,16 @@ def _find(name: str) -> str:
     raise CommandError(f"{name}: command not found", MISSING)
 
 
+# -- the Breakwater of a port ------------------------------------------------------------------------------------------
+
+
 def _take_or_start(port: int, folder: Path, passed_on: list[str]) -> None:
     found, until = asking.who(port), time.monotonic() + ENDING_SECONDS
     while found.broke_off and time.monotonic() < until:
         time.sleep(LOOK_SECONDS)
         found = asking.who(port)
     if found.kind is asking.Kind.OTHER:
-        raise CommandError(f"{HOST}:{port} is taken by {found.words}; --port takes another one")
+        raise CommandError(f"{HOST}:{port} is taken by {found.kind.value}; --port takes another one")
     if found.kind is asking.Kind.NOTHING:
         _start(port, folder, passed_on)
     elif not asking.is_trusted(port, authorities.ensure(folder)):
@@ -90,18 +107,16 @@ def _start(port: int, folder: Path, passed_on: list[str]) -> None:
     command += ["--while-leased", str(folder / f"breakwater-{port}.lease")]
     # Of this very package, whatever lies in the folder that we are called from.
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1]), "PYTHONUNBUFFERED": "1"}
-    try:
-        with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            started = subprocess.Popen(  # noqa: S603 - our own program
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,  # a Ctrl-C at the terminal is CMD's
-            )
-    except OSError as fault:
-        raise CommandError(f"{log}: cannot be written: {fault.strerror}") from None
+    with _open(log) as file:
+        file.truncate()
+        started = subprocess.Popen(  # noqa: S603 - our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,  # a Ctrl-C at the terminal is CMD's
+        )
     until = time.monotonic() + START_SECONDS
     while asking.who(port).kind is not asking.Kind.BREAKWATER:
         if started.poll() is not None:
@@ -119,11 +134,52 @@ def _last_line(log: Path) -> str:
     return lines[-1].removeprefix("breakwater: ") if lines else ""
 
 
-FORWARDED = ("SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGWINCH", "SIGCONT")
-"""What reaches us alone is meant for the child. The terminal sends SIGWINCH twice then, which costs a redraw."""
-OF_THE_KEYBOARD = ("SIGINT", "SIGQUIT", "SIGTSTP")
-"""What the terminal sends to the child as well."""
-NOT_EXECUTABLE = 126
+# -- its lease ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a lock, alone or with others who share it; a Breakwater that is just ending is waited for."""
+    with _open(path) as file:
+        fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+
+
+def end_when_unused(lease: str, end: Callable[[], None]) -> None:
+    """Call `end` when nobody holds the lease any more, and keep it from new ones until this process is gone."""
+
+    def wait() -> None:
+        _kept.append(_open(Path(lease)))
+        while not _is_ours(_kept[-1]):
+            time.sleep(LEASE_LOOK_SECONDS)  # a lock that waits in line could keep new holders out on some systems
+        end()
+
+    threading.Thread(target=wait, name="lease", daemon=True).start()
+
+
+_kept: list[IO[Any]] = []
+"""Files whose lock this process keeps to its end."""
+
+
+def _is_ours(file: IO[Any]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _open(path: Path) -> IO[Any]:
+    if fcntl is None:
+        raise CommandError("run needs a POSIX system (on Windows: breakwater start, and WSL or the lines of env)")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "w")
+    except OSError as fault:
+        raise CommandError(f"{path}: cannot be written: {fault.strerror}") from None
+
+
+# -- the program ---------------------------------------------------------------------------------------------------------
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], name: str) -> int:
@@ -161,12 +217,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
 def _has_terminal() -> bool:
     """Tell whether we are in front at a terminal: what its keys send goes to the child too."""
     try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        with Path("/dev/tty").open("rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     except OSError:
         return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)

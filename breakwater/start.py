@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
-from breakwater import authorities, lease, loops
-from breakwater.cli import EPILOG, Parser, port
-from breakwater.places import HOST, USAGE, CommandError, app, confdir
+from breakwater import authorities, loops
+from breakwater.cli import EPILOG, HOST, USAGE, CommandError, Parser, app, confdir, port
+from breakwater.run import end_when_unused
 
 
 def parser() -> Parser:
     made = Parser(prog="breakwater start", usage="breakwater start [--port N] [--page-port N] [--demo] [--full] [mitmdump options]")
     made.epilog = EPILOG
-    made.add_argument("--port", "-p", "--listen-port", type=port, metavar="N", help="default: 8080")
-    made.add_argument("--page-port", type=port, metavar="N", help="a port for the page, where the others serve an upstream alone")
+    made.add_argument("--port", "-p", "--listen-port", type=partial(port, least=0), metavar="N", help="default: 8080")
+    made.add_argument("--page-port", type=partial(port, least=0), metavar="N", help="a port for the page, where the others serve an upstream alone")
     made.add_argument("--demo", action="store_true", help="with a scripted upstream at http://demo.breakwater.internal/")
     made.add_argument("--full", action="store_true", help="mitmdump as it is, with nothing left out")
     made.add_argument("--mode", "-m", dest="modes", action="append", default=[], help=argparse.SUPPRESS)
@@ -26,7 +27,7 @@ def parser() -> Parser:
 
 
 def main(words: Sequence[str]) -> int:
-    asked, passed_on = parser().parse_known_args(list(words))
+    asked, passed_on = parser().parse_known_args(words)
     authorities.ensure(confdir(asked.sets))
     arguments = ["-s", str(app() / "addon.py")]
     arguments += [] if asked.port is None else ["--listen-port", str(asked.port)]
@@ -58,7 +59,7 @@ def _serve(arguments: list[str], *, full: bool, leased: str | None) -> int:
     def made_master(options: Any) -> Any:
         made = master.make(options, full=full)
         if leased:
-            lease.end_when_unused(leased, made.shutdown)
+            end_when_unused(leased, made.shutdown)
         return made
 
     make_master: Any = made_master  # mitmproxy calls a class of its own here, with the options

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from breakwater import asking
-from breakwater.cli import Parser, common
-from breakwater.places import HOST, CommandError
+from breakwater.cli import HOST, CommandError, Parser, common
 
 LINE_AT_MOST = 80
 """Characters of `--line`."""
@@ -25,13 +24,13 @@ def main(words: Sequence[str]) -> int:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--line", action="store_true", help="one line of at most 80 characters; there always is one")
     forms.add_argument("--json", action="store_true", help="everything, as http://breakwater.internal/status.json has it")
-    asked = parser.parse_args(list(words))
+    asked = parser.parse_args(words)
     found = asking.who(asked.port, LINE_SECONDS if asked.line else asking.SECONDS)
     if asked.line:
         print(line(found.status) if found.status else "Breakwater is off")
         return 0
     if not found.status:
-        raise CommandError(f"no Breakwater at {HOST}:{asked.port}: {found.words} listens there (breakwater start)")
+        raise CommandError(f"no Breakwater at {HOST}:{asked.port}: {found.kind.value} listens there (breakwater start)")
     if asked.json:
         print(json.dumps(found.status, ensure_ascii=False, indent=2))
     else:
@@ -54,29 +53,24 @@ def lines(status: Mapping[str, Any], port: int, now: float) -> list[str]:
     rows = [row for row in status["upstreams"] if row["sent"] or row["avoided"] or row["state"] != "closed"]
     said = [f"Breakwater {status['version']} at {HOST}:{port}, {status['mode']}; http://{HOST}:{port}/ says more"]
     width = max((len(_name(row)) for row in rows), default=0)
-    said += [
-        f"  {_name(row):<{width}}  {_state(row)}; {row['sent']} sent, {row['challenges']} challenged, "
-        f"{row['avoided']} refused here"
-        for row in rows
-    ]
+    for row in rows:
+        counts = f"{row['sent']} sent, {row['challenges']} challenged, {row['avoided']} refused here"
+        said.append(f"  {_name(row):<{width}}  {_state(row)}; {counts}")
     said += [f"  {words}" for words in _waiting(status)]
     idle = len(status["upstreams"]) - len(rows)
     said.append(f"  {idle} {'more ' if rows else ''}upstreams without a request so far")
-    said += [f"  {_ago(now - row['wall'])} ago: {row['comment'] or row['reason']}" for row in _newest(status)]
+    said += [f"  {_ago(now - row['wall'])} ago: {row['comment'] or row['reason']}" for row in status.get("decisions", ())[:DECISIONS]]
     said += [f"  fault: {kind}: {words}" for kind, words in status.get("faults", {}).items()]
     return [_plain(each) for each in said]
 
 
-def _waiting(status: Mapping[str, Any]) -> list[str]:
+def _waiting(status: Mapping[str, Any]) -> Iterator[str]:
     """Who waits here unsent, a line for each upstream and reason."""
     waits: dict[tuple[str, str], list[float]] = {}
     for row in status.get("waiting", ()):
         waits.setdefault((row["upstream"], row["reason"]), []).append(row["waited"])
-    return [f"{name}: {len(waited)} waiting here ({why}), the longest for {max(waited):.0f} s" for (name, why), waited in waits.items()]
-
-
-def _newest(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(status.get("decisions", ())[:DECISIONS])
+    for (name, why), waited in waits.items():
+        yield f"{name}: {len(waited)} waiting here ({why}), the longest for {max(waited):.0f} s"
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -1,1 +1,3 @@
-"""Seen and operated: the page, the metrics, the content view, the state file, the demo. I/O is allowed here."""
+"""What meets the world: flows, files, shared state, page, metrics, commands. The version stands here, in its one place."""
+
+VERSION = "0.2.0"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
@@ -18,24 +17,24 @@ from policies import decide
 from policies.decisions import End, Refuse, Replace, Resend
 from policies.exchange import Exchange
 from policies.judge import Judge, reads
-from policies.kinds import Challenge, Finding, Kind, Reason
+from policies.kinds import Finding, Kind, Reason
 from policies.research import report
 from policies.research.evidence import Record
 from policies.rules import Rules
 from policies.settings import QueueSettings, Settings
 from policies.state import State
 
-NEVER_SENT = frozenset({
-    Reason.BREAKER_OPEN, Reason.PROBE_OUT, Reason.REMEMBERED_WAIT, Reason.ACCOUNT_BLOCKED, Reason.REMEMBERED_OVERFLOW,
-    Reason.REMEMBERED_BODY_SIZE, Reason.SIDE_REQUEST,
-})  # fmt: skip
-"""Reasons of answers that were given without asking the upstream."""
 EAGER_SECONDS = 3.0
 """Before its first request, that an upstream is connected to by mitmproxy's eager strategy."""
 CONNECTIONS = 10_000
 HOSTS_AT_MOST, HOST_CHARACTERS = 10, 80
 """Of hosts that no upstream names."""
-_CHALLENGES: Mapping[str, Challenge] = {reason.value: challenge for challenge, reason in decide.CHALLENGES.items()}
+TOLD: Mapping[str, Finding] = {
+    **{kind.value: Finding(kind) for kind in Kind},
+    **{reason.value: Finding(Kind.CHALLENGE, challenge=challenge) for challenge, reason in decide.CHALLENGES.items()},
+    Reason.CUT.value: Finding(Kind.NOTHING),
+}
+"""What an upstream had answered, by the reason of our answer in its place; of no other reason was it asked."""
 
 
 class Backtest:
@@ -99,14 +98,14 @@ class Backtest:
 
     def _note(self, rules: Rules, flow: http.HTTPFlow, judged: Exchange) -> None:
         """Keep the evidence of one flow, where it was sent and answered."""
-        start, fresh = judged.started, self._fresh(flow.server_conn, judged.started)
+        start, fresh, known = judged.started, self._fresh(flow.server_conn, judged.started), then(flow)
         response = flow.response
-        if response is None or _reason(response) in NEVER_SENT:
+        if response is None or (known is None and _replaced(response)):
             return
         ex = Exchange(rules.state, flow.id, judged.call, start, judged.site, new_connection=fresh)
         rules.admit(ex, start, start)
         end, attempts = response.timestamp_end or start, _known(flow).get("attempts")
-        _play(ex, response, end, then(flow))
+        _play(ex, response, end, known)
         if rules.settle(ex, end, end):
             rules.note(ex, start, attempts if isinstance(attempts, int) and attempts > 1 else 1)
 
@@ -147,9 +146,10 @@ def _play(ex: Exchange, response: http.Response, end: float, known: Finding | No
         judge.look_on(data, end, end)
 
 
-def _reason(response: http.Response) -> str:
-    """The reason code of an answer of our own, empty for an upstream's."""
-    return str(response.headers.get("X-Breakwater", "")).partition(";")[0].strip()
+def _replaced(response: http.Response) -> bool:
+    """Tell an answer of our own; one with a number of attempts in the header is the upstream's, passed on."""
+    header = response.headers.get("X-Breakwater", "")
+    return bool(header) and ";" not in header
 
 
 def _known(flow: http.HTTPFlow) -> Mapping[str, Any]:
@@ -160,14 +160,10 @@ def _known(flow: http.HTTPFlow) -> Mapping[str, Any]:
 
 def then(flow: http.HTTPFlow) -> Finding | None:
     """Finding of when the flow was live, where the upstream's body is not in the recording: replaced, or streamed."""
-    assert flow.response
-    known, header = _known(flow), str(flow.response.headers.get("X-Breakwater", ""))
-    replaced = header and ";" not in header  # with the number of attempts it is the upstream's own, passed on
-    if flow.response.raw_content and not replaced:
+    if flow.response is None:
         return None
-    reason, row = _reason(flow.response) or str(known.get("reason", "")), str(known.get("row", ""))
-    if challenge := _CHALLENGES.get(reason):
-        return Finding(Kind.CHALLENGE, row=row, challenge=challenge)
-    with contextlib.suppress(ValueError):
-        return Finding(Kind(reason), row=row)
-    return None
+    if flow.response.raw_content and not _replaced(flow.response):
+        return None
+    known, reason = _known(flow), flow.response.headers.get("X-Breakwater", "").partition(";")[0].strip()
+    found = TOLD.get(reason or str(known.get("reason", "")))
+    return found and replace(found, row=str(known.get("row", "")))

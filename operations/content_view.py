@@ -23,28 +23,27 @@ FOLD_AT = 80
 LINES_AT_MOST = 20_000
 NOTHING = "Breakwater did not decide anything about this flow."
 
-TRACE = (
-    ("reason", "reason"),
-    ("finding", "finding"),
-    ("row", "recognised by"),
-    ("code", "upstream's code"),
-    ("upstream", "upstream"),
-    ("wire", "wire"),
-    ("model", "model"),
-    ("breaker_before", "breaker before"),
-    ("breaker_after", "breaker after"),
-    ("waits", "waits"),
-    ("queued_seconds", "waited unsent"),
-    ("queued_for", "waited for"),
-    ("told", "told to wait"),
-    ("attempts", "sends upstream"),
-    ("not_sent_again", "not sent again"),
-    ("hold_seconds", "headers held"),
-)
+TRACE = {
+    "reason": "reason",
+    "finding": "finding",
+    "row": "recognised by",
+    "code": "upstream's code",
+    "upstream": "upstream",
+    "wire": "wire",
+    "model": "model",
+    "breaker_before": "breaker before",
+    "breaker_after": "breaker after",
+    "waits": "waits",
+    "queued_seconds": "waited unsent",
+    "queued_for": "waited for",
+    "told": "told to wait",
+    "attempts": "sends upstream",
+    "not_sent_again": "not sent again",
+    "hold_seconds": "headers held",
+}
 """Key of the metadata, and how it is called; in the order in which it is shown. What is absent is left out."""
 
 UNITS = {"queued_seconds": " s", "hold_seconds": " s", "waits": " s", "told": " s"}
-BELOW = frozenset({"excerpt"})
 
 # Both are meant to be subclassed; which of them exists depends on mitmproxy's version.
 _contentviews: Any = contentviews
@@ -70,7 +69,7 @@ class BreakwaterView(_Base):  # type: ignore[misc]
         del data
         flow = known.get("flow", getattr(metadata, "flow", None))
         message = known.get("http_message", getattr(metadata, "http_message", None))
-        return 2.0 if _noted(flow) is not None and isinstance(message, http.Response) else -1.0
+        return 2.0 if _noted(flow) and isinstance(message, http.Response) else -1.0
 
 
 def register() -> None:
@@ -90,32 +89,31 @@ def unregister() -> None:
 def describe(flow: object) -> str:
     """What `explain` says, and the answer of a stream as text. Never raises, always bounded."""
     decided, body = _noted(flow), _body(flow)
-    if decided is None or not body:
+    if not decided or not body:
         return explain(flow)
-    answer = assemble(str(decided.get("wire", "")), body)
-    lines = [explain(flow), "", "── the answer as text ──", *(answer.splitlines() or ["(no answer text in it)"])]
-    return "\n".join("\n".join(lines).split("\n")[:LINES_AT_MOST])
+    answer = assemble(str(decided.get("wire", "")), body).splitlines() or ["(no answer text in it)"]
+    lines = [*explain(flow).split("\n"), "", "── the answer as text ──", *answer]
+    return "\n".join(lines[:LINES_AT_MOST])
 
 
 def explain(flow: object) -> str:
     """The comment, the decision trace, what names this flow in a command, and the replaced body. Never raises, always bounded."""
     decided = _noted(flow)
-    if decided is None:
+    if not decided:
         return NOTHING
-    comment = getattr(flow, "comment", "")
-    lines = [*_folded(_line(str(comment))), ""] if comment else []
-    lines += _trace(decided)
-    if identity := getattr(flow, "id", ""):
-        lines.append(f"{'in a command':<16} @{identity}")
-    if excerpt := _text(decided.get("excerpt")):
+    comment, identity, excerpt = getattr(flow, "comment", ""), getattr(flow, "id", ""), _value(decided.get("excerpt", ""))
+    lines = [*_folded(_line(comment)), ""] if comment else []
+    lines += [f"{_line(name):<16} {_line(value)}{UNITS.get(key, '')}" for key, name, value in _trace(decided)]
+    lines += [f"{'in a command':<16} @{identity}"] if identity else []
+    if excerpt:
         lines += ["", "── the upstream's answer that was replaced ──", *_folded(excerpt[:EXCERPT_AT_MOST])]
-    return "\n".join(lines[:LINES_AT_MOST]) or NOTHING
+    return "\n".join(lines[:LINES_AT_MOST])
 
 
-def _noted(flow: object) -> Mapping[str, object] | None:
+def _noted(flow: object) -> Mapping[str, object]:
     metadata = getattr(flow, "metadata", None)
     decided = metadata.get(METADATA) if isinstance(metadata, Mapping) else None
-    return decided if isinstance(decided, Mapping) and decided else None
+    return decided if isinstance(decided, Mapping) else {}
 
 
 def _body(flow: object) -> bytes:
@@ -128,14 +126,12 @@ def _body(flow: object) -> bytes:
     return decoder.feed(body) if decoder else body
 
 
-def _trace(decided: Mapping[str, object]) -> Iterator[str]:
-    names = dict(TRACE)
-    rest = ((key, key.replace("_", " ")) for key in map(str, decided) if key not in names and key not in BELOW)
-    for key, name in (*TRACE, *rest):
+def _trace(decided: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Key, name and value of what is noted, in the order of `TRACE`, and then what has no name of its own."""
+    for key in (*TRACE, *(key for key in decided if key not in TRACE)):
         value = decided.get(key)
-        if value is None or value in ("", [], ()):
-            continue
-        yield f"{_line(name):<16} {_line(_value(value))}{UNITS.get(key, '')}"
+        if key != "excerpt" and value is not None and value not in ("", [], ()):
+            yield key, TRACE.get(key, str(key).replace("_", " ")), _value(value)
 
 
 def _value(value: object) -> str:
@@ -145,21 +141,15 @@ def _value(value: object) -> str:
         return ", ".join(_value(each) for each in value[:50])
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_value(each)}" for key, each in list(value.items())[:50])
-    return _text(value) or str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _line(text: str) -> str:
     """Text on one line, at most `VALUE_AT_MOST` characters."""
-    line = " ".join(str(text[: 4 * VALUE_AT_MOST]).split())
+    line = " ".join(text[: 4 * VALUE_AT_MOST].split())
     return line if len(line) <= VALUE_AT_MOST else f"{line[:VALUE_AT_MOST]}…"
 
 
 def _folded(text: str) -> list[str]:
     """Lines of `FOLD_AT` characters: mitmweb does not fold long ones."""
     return [piece for line in text.splitlines() for piece in textwrap.wrap(line, FOLD_AT) or [""]]
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value if isinstance(value, str) else ""

@@ -13,7 +13,6 @@ import hold
 from operations import log, state_file
 from operations.annotations import describe, keep_answer
 from operations.clock import clock
-from operations.evidence_log import EvidenceLog
 from operations.flow_adapter import exchange_of
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
@@ -61,9 +60,9 @@ class Controller:
         self.report: tuple[float, str] = (0.0, "")
         """When the evidence was last counted, and what came out."""
         self.shared: SharedState | None = None
-        """Follows the settings while the proxy runs (operations/sharing.py)."""
+        """Follows the settings while the proxy runs (operations/shared_state.py)."""
         self.waiting = Waiting(self.state.line, self.counters.waited, self.fault)
-        self.evidence_log = EvidenceLog(self.rules, self.fault)
+        self.evidence_log = log.EvidenceLog(self.rules, self.fault)
         self.notify = Notifier(lambda: self.state.settings)
 
     @property
@@ -263,14 +262,14 @@ class Controller:
         said = [(log.LEARNT, each) for each in news if isinstance(each, str)] + ([(reason, comment)] if comment else [])
         for why, words in said:
             log.of_flow(ex.call.surface.upstream, why, words, ex.call.path, flow.id)
-        self.log_transitions([each for each in news if isinstance(each, Transition)])
+        self.log_transitions([each for each in news if isinstance(each, Transition)], flow.id)
 
-    def log_transitions(self, transitions: list[Transition]) -> None:
+    def log_transitions(self, transitions: list[Transition], flow_id: str = "") -> None:
         self.unsaved = self.unsaved or bool(transitions)
         for moved in transitions:
             if moved.after is BreakerState.OPEN:
                 self.counters.opened(moved.upstream)
-        log.transitions(transitions, observing=not self.state.enforces)
+        log.transitions(transitions, flow_id, observing=not self.state.enforces)
         self.notify.moved(transitions)
 
     def look(self) -> None:
@@ -286,5 +285,5 @@ class Controller:
     def save(self, path: str, *, tries: int = 1) -> None:
         """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""
         if path != self.store.path:  # the config names another one now
-            self.store = self.store.moved(path)
+            self.store = StateFile(path, self.store.key)
         self.unsaved = not self.store.save(self.state, tries=tries)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from mitmproxy import http
@@ -37,11 +37,16 @@ PHRASES = 20
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 HOSTS = frozenset(host for upstream in BUILT_IN for host in upstream.hosts if "*" not in host)
 PATH_WORDS = frozenset(["api", "v1", "v2", "v3", "v4", "paas", "coding", "anthropic", "openai", "compatible-mode", "messages", "count_tokens", "chat", "chats", "completions", "responses", "models", "images", "videos", "generations", "edits", "new", "files", "parse", "getstsToken", "services", "aigc", "text-generation", "generation", "multimodal-generation", "image-synthesis", "image-generation", "text2image", "video-generation", "video-synthesis", "image2image", "embeddings", "tasks", "apps", "auths", "status", "async-result", "zcode-plan", "proxy", "task", "stop"])  # fmt: skip
-MEDIA_TYPES = frozenset({
-    "application/json", "application/problem+json", "application/x-ndjson", "text/event-stream", "text/html", "text/plain",
-    "application/xml", "text/xml", "application/octet-stream",
-})  # fmt: skip
-SERVERS = frozenset({"tengine", "nginx", "openresty", "istio-envoy", "envoy", "cloudflare", "esa", "apisix", "kong", "caddy", "ilogtail"})
+VALUES: Mapping[str, frozenset[str]] = {
+    "content-type": frozenset({
+        "application/json", "application/problem+json", "application/x-ndjson", "text/event-stream", "text/html", "text/plain",
+        "application/xml", "text/xml", "application/octet-stream",
+    }),
+    "server": frozenset({"tengine", "nginx", "openresty", "istio-envoy", "envoy", "cloudflare", "esa", "apisix", "kong", "caddy", "ilogtail"}),
+    "x-should-retry": frozenset({"true", "false"}),
+    "bxpunish": frozenset({"0", "1"}),
+}  # fmt: skip
+"""Values of headers that are kept, and a Retry-After of at most `DIGITS` digits; of every other header the name alone."""
 CODE_KEYS = frozenset((*envelopes.CODE_KEYS, *envelopes.TYPE_KEYS, *envelopes.STATUS_KEYS, "ret", "finish_reason", "stop_reason"))
 MARKERS = (*challenges.PUNISH, *challenges.VERDICTS, "x5secdata", "aliyun_waf", "block_message", "baxia", "awsc", "captcha", "nocaptcha", "slider")
 KEY_WORDS = frozenset(["action", "address", "algo", "allow", "allowed", "api", "app", "args", "at", "base", "body", "category", "cause", "channel", "class", "client", "cluster", "code", "config", "count", "created", "data", "date", "debug", "description", "detail", "details", "dialog", "domain", "duration", "enable", "end", "err", "errcode", "errmsg", "errno", "error", "errors", "event", "expire", "expires", "ext", "extra", "field", "flag", "form", "host", "http", "id", "ids", "index", "info", "inner", "is", "items", "key", "kind", "lang", "level", "line", "link", "list", "location", "log", "max", "message", "meta", "metadata", "method", "min", "mode", "module", "msg", "name", "next", "no", "object", "ok", "open", "origin", "out", "page", "param", "params", "path", "payload", "pid", "pipeline", "platform", "point", "policy", "pos", "prev", "product", "provider", "raw", "ref", "region", "remaining", "req", "request", "reset", "resets", "resource", "response", "result", "results", "ret", "retry", "retryable", "return", "route", "rule", "scene", "scope", "seconds", "server", "service", "session", "should", "sign", "site", "slide", "source", "stack", "start", "state", "status", "step", "sub", "success", "suggest", "suggestion", "system", "tag", "target", "task", "template", "text", "time", "timestamp", "tip", "tips", "title", "to", "total", "trace", "traffic", "type", "unit", "until", "uri", "url", "user", "uuid", "v", "value", "verify", "version", "wait", "warn", "zone"])  # fmt: skip
@@ -105,23 +110,8 @@ def _request(asked: http.Request, surface: Surface) -> dict[str, str]:
 def _headers(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name, value in headers.items():
         if _NAME.fullmatch(name) and len(name) <= 40:
-            keep = VALUES.get(name)
-            yield name, keep(value.strip().lower()) if keep else ""
-
-
-def _media_type(value: str) -> str:
-    kind = value.partition(";")[0].strip()
-    return kind if kind in MEDIA_TYPES else ""
-
-
-VALUES: Mapping[str, Callable[[str], str]] = {
-    "content-type": _media_type,
-    "server": lambda value: value if value in SERVERS else "",
-    "retry-after": lambda value: value if _is_short(value) else "",
-    "x-should-retry": lambda value: value if value in ("true", "false") else "",
-    "bxpunish": lambda value: value if value in ("0", "1") else "",
-}
-"""Header values that a row needs, and what of them is kept; of every other header the name alone."""
+            said = value.partition(";")[0].strip().lower()
+            yield name, said if said in VALUES.get(name, ()) or (name == "retry-after" and _is_short(said)) else ""
 
 
 def _body(body: str) -> object:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from operations.series import CONNECTED, SERIES
 from policies.kinds import Kind, Reason
 
 if TYPE_CHECKING:
@@ -38,11 +37,69 @@ FAULTS = frozenset({
 })  # fmt: skip
 """Where a fault of our own can be."""
 
+CONNECTED = "connected"
+"""Of the server of a shared state."""
+
 OPENMETRICS = "application/openmetrics-text"
 
 Child = TypeVar("Child", Counter, Histogram)
 Measure = TypeVar("Measure", Counter, Gauge, Histogram)
 
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series: a row of the table in docs/metrics.md."""
+
+    name: str
+    type: str
+    labels: tuple[str, ...]
+    unit: str
+    meaning: str
+
+
+SERIES = (
+    Series("breakwater_info", "gauge", ("version", "mode"), "", "Always 1; carries version and mode."),
+    Series("breakwater_breaker_state", "gauge", ("upstream", "state"), "0 or 1",
+           "1 for the state the breaker is in (closed, half_open, probing, open), 0 for the others."),
+    Series("breakwater_breaker_seconds_left", "gauge", ("upstream",), "seconds",
+           "What is left of the open window or of the probe's lease; 0 while closed."),
+    Series("breakwater_breaker_strikes", "gauge", ("upstream",), "strikes",
+           "Challenges in a row since the last answer."),
+    Series("breakwater_breaker_opened_total", "counter", ("upstream",), "openings",
+           "Times the breaker opened, a challenged probe included."),
+    Series("breakwater_upstream_sends_total", "counter", ("upstream",), "requests",
+           "Generation requests sent upstream, re-sends included."),
+    Series("breakwater_sends_avoided_total", "counter", ("upstream", "reason"), "requests",
+           "Requests answered here instead of being sent, by reason code."),
+    Series("breakwater_findings_total", "counter", ("upstream", "kind"), "answers",
+           "What upstream answers were, by kind."),
+    Series("breakwater_answers_replaced_total", "counter", ("upstream", "reason"), "answers",
+           "Upstream answers replaced by a truthful one, by reason code."),
+    Series("breakwater_resends_total", "counter", ("upstream",), "requests",
+           "Requests sent again in place with the headers still held."),
+    Series("breakwater_in_stream_refusals_total", "counter", ("upstream", "kind"), "streams",
+           "Refusals that came after the first answer frame."),
+    Series("breakwater_hold_seconds", "histogram", ("upstream",), "seconds",
+           "How long response headers were held before they went out."),
+    Series("breakwater_queue_waiting", "gauge", ("upstream",), "requests",
+           "Requests that wait here unsent now."),
+    Series("breakwater_queue_seconds", "histogram", ("upstream",), "seconds",
+           "How long requests waited here unsent, whatever ended it."),
+    Series("breakwater_queue_left_total", "counter", ("upstream", "how"), "requests",
+           "Waits that ended: sent, patience (its client would have left), client_left, released (by hand or by a new config)."),
+    Series("breakwater_concurrency_limit", "gauge", ("upstream",), "calls",
+           "The smallest learnt number of calls at a time of any account and model."),
+    Series("breakwater_refusals_remembered", "gauge", ("upstream", "kind"), "refusals",
+           "Refusals that are remembered now."),
+    Series("breakwater_windows_learnt", "gauge", ("upstream",), "windows",
+           "Context windows learnt from overflow texts and still valid."),
+    Series("breakwater_shared_connected", "gauge", ("server",), "0 or 1",
+           "1 while state is shared over this server, 0 while it is lost; without `shared:` there is none."),
+    Series("breakwater_shared_losses_total", "counter", ("server",), "losses",
+           "Times that the server of the shared state was lost."),
+    Series("breakwater_faults_total", "counter", ("kind",), "faults",
+           "Faults of the addon's own; each let its traffic through unchanged."),
+)  # fmt: skip
 
 _BY_NAME = {row.name: row for row in SERIES}
 
@@ -62,6 +119,13 @@ class _Children(dict[tuple[str, ...], Child], Generic[Child]):
         if known:  # what is not known is bound again each time: nothing grows with it
             self[labels] = child
         return child
+
+
+class _Counted(_Children[Counter]):
+    """Counter that is called with its labels and adds one."""
+
+    def __call__(self, *labels: str) -> None:
+        self[labels].inc()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,76 +162,35 @@ class Counts:
         return self.findings.get((upstream, kind), 0)
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "sends": dict(self.sends),
-            "avoided": _nested(self.avoided),
-            "findings": _nested(self.findings),
-            "replaced": _nested(self.replaced),
-            "resends": dict(self.resends),
-            "in_stream_refusals": _nested(self.in_stream),
-            "opened": dict(self.opened),
-            "faults": dict(self.faults),
-            "holds": {name: {"count": h.count, "seconds": round(h.seconds, 3)} for name, h in self.holds.items()},
-        }
+        told: dict[str, object] = {each.name: _nested(getattr(self, each.name)) for each in fields(self)}
+        told["in_stream_refusals"] = told.pop("in_stream")
+        return told | {"holds": {name: {"count": h.count, "seconds": round(h.seconds, 3)} for name, h in self.holds.items()}}
 
 
 class Counters:
-    """Counters of one run. Each method is one addition to a series of prometheus_client's."""
+    """Counters of one run, each a series of prometheus_client's: what it counts, and of what labels, stands in `SERIES`."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
         self.gauges = {row.name: self._make(Gauge, row.name) for row in SERIES if row.type == "gauge"}
-        self._opened = self._counter("breakwater_breaker_opened_total")
-        self._sends = self._counter("breakwater_upstream_sends_total")
-        self._avoided = self._counter("breakwater_sends_avoided_total", Reason)
-        self._findings = self._counter("breakwater_findings_total", Kind)
-        self._replaced = self._counter("breakwater_answers_replaced_total", Reason)
-        self._resends = self._counter("breakwater_resends_total")
-        self._in_stream = self._counter("breakwater_in_stream_refusals_total", Kind)
+        self.opened = self._counted("breakwater_breaker_opened_total")
+        self.sent = self._counted("breakwater_upstream_sends_total")
+        self.avoided = self._counted("breakwater_sends_avoided_total", Reason)
+        self.found = self._counted("breakwater_findings_total", Kind)
+        self.replaced = self._counted("breakwater_answers_replaced_total", Reason)
+        self.resent = self._counted("breakwater_resends_total")
+        self.refused_in_stream = self._counted("breakwater_in_stream_refusals_total", Kind)
+        self.lost = self._counted("breakwater_shared_losses_total")
+        self.fault = self._counted("breakwater_faults_total", FAULTS)
+        self._left = self._counted("breakwater_queue_left_total", LEFT)
         self._holds = _Children(self._make(Histogram, "breakwater_hold_seconds", buckets=HOLD_BUCKETS))
         self._waits = _Children(self._make(Histogram, "breakwater_queue_seconds", buckets=WAIT_BUCKETS))
-        self._left = self._counter("breakwater_queue_left_total", LEFT)
-        self._losses = self._counter("breakwater_shared_losses_total")
-        self._faults = self._counter("breakwater_faults_total", FAULTS)
 
     def _make(self, kind: Callable[..., Measure], name: str, **options: object) -> Measure:
         return kind(name, _BY_NAME[name].meaning, _BY_NAME[name].labels, registry=self.registry, **options)
 
-    def _counter(self, name: str, closed: Iterable[str] | None = None) -> _Children[Counter]:
-        return _Children(self._make(Counter, name), closed)
-
-    def sent(self, upstream: str) -> None:
-        """A request went upstream: the first send and each re-send."""
-        self._sends[upstream,].inc()
-
-    def avoided(self, upstream: str, reason: str) -> None:
-        """A request was answered here instead of being sent."""
-        self._avoided[upstream, reason].inc()
-
-    def found(self, upstream: str, kind: str) -> None:
-        self._findings[upstream, kind].inc()
-
-    def replaced(self, upstream: str, reason: str) -> None:
-        """An upstream's answer was replaced by one of our own."""
-        self._replaced[upstream, reason].inc()
-
-    def resent(self, upstream: str) -> None:
-        """A request was sent again in place; `sent` counts that send too."""
-        self._resends[upstream,].inc()
-
-    def refused_in_stream(self, upstream: str, kind: str) -> None:
-        self._in_stream[upstream, kind].inc()
-
-    def opened(self, upstream: str) -> None:
-        """The breaker opened, or opened again after a challenged probe."""
-        self._opened[upstream,].inc()
-
-    def fault(self, kind: str) -> None:
-        self._faults[kind,].inc()
-
-    def lost(self, server: str) -> None:
-        """The server of the shared state was lost."""
-        self._losses[server,].inc()
+    def _counted(self, name: str, closed: Iterable[str] | None = None) -> _Counted:
+        return _Counted(self._make(Counter, name), closed)
 
     def held(self, upstream: str, seconds: float) -> None:
         """Response headers were held for so long before they went out."""
@@ -175,22 +198,22 @@ class Counters:
 
     def waited(self, upstream: str, how: str, seconds: float) -> None:
         """A request's wait in line ended."""
-        self._left[upstream, how].inc()
+        self._left(upstream, how)
         self._waits[upstream,].observe(seconds)
 
     def freeze(self) -> Counts:
         """A copy of what has been counted, read from the series that the metrics show."""
-        held = _samples(self._holds.parent)
+        seconds = _values(self._holds.parent, "_sum")
         return Counts(
-            sends=_singles(self._sends),
-            avoided=_pairs(self._avoided),
-            findings=_pairs(self._findings),
-            replaced=_pairs(self._replaced),
-            resends=_singles(self._resends),
-            in_stream=_pairs(self._in_stream),
-            opened=_singles(self._opened),
-            faults=_singles(self._faults),
-            holds={name: Holds(int(held["_count", name]), held["_sum", name]) for kind, name, *_ in held if kind == "_count"},
+            sends=_values(self.sent.parent),
+            avoided=_values(self.avoided.parent),
+            findings=_values(self.found.parent),
+            replaced=_values(self.replaced.parent),
+            resends=_values(self.resent.parent),
+            in_stream=_values(self.refused_in_stream.parent),
+            opened=_values(self.opened.parent),
+            faults=_values(self.fault.parent),
+            holds={name: Holds(count, seconds[name]) for name, count in _values(self._holds.parent, "_count").items()},
         )
 
 
@@ -212,9 +235,8 @@ def render(status: Status, accept: str = "") -> tuple[str, bytes]:
             elif table.title == "shared":
                 gauges["breakwater_shared_connected"].labels(row[0]).set(row[1] == CONNECTED)
             else:
-                smallest = gauges["breakwater_concurrency_limit"].labels(row[0])
-                smallest.set(min(float(row[3]), limits.setdefault(row[0], float("inf"))))
-                limits[row[0]] = min(float(row[3]), limits[row[0]])
+                limits[row[0]] = min(float(row[3]), limits.get(row[0], float("inf")))
+                gauges["breakwater_concurrency_limit"].labels(row[0]).set(limits[row[0]])
     for window in status.windows:
         gauges["breakwater_windows_learnt"].labels(window.upstream).inc()
     # Asked for in words of our own: choose_encoder raises on a version that is no number.
@@ -235,43 +257,36 @@ class _Plain(Collector):
 
 
 def _show_breakers(gauges: Mapping[str, Gauge], rows: Iterable[UpstreamRow]) -> None:
-    gravest: dict[str, UpstreamRow] = {}
     strikes: dict[str, int] = {}
-    for row in rows:
+    for row in sorted(rows, key=_gravity):  # of an upstream's several the gravest comes last, and stays
         strikes[row.name] = max(row.strikes, strikes.get(row.name, 0))
-        if row.name not in gravest or _gravity(row) > _gravity(gravest[row.name]):
-            gravest[row.name] = row
-    for name, row in gravest.items():
         for state in STATES:
-            gauges["breakwater_breaker_state"].labels(name, state).set(row.state == state)
-        gauges["breakwater_breaker_seconds_left"].labels(name).set(row.seconds_left or 0.0)
-        gauges["breakwater_breaker_strikes"].labels(name).set(strikes[name])
+            gauges["breakwater_breaker_state"].labels(row.name, state).set(row.state == state)
+        gauges["breakwater_breaker_seconds_left"].labels(row.name).set(row.seconds_left or 0.0)
+        gauges["breakwater_breaker_strikes"].labels(row.name).set(strikes[row.name])
 
 
 def _gravity(row: UpstreamRow) -> tuple[int, float]:
     return STATES.index(row.state), row.seconds_left or 0.0
 
 
-def _samples(series: Collector) -> dict[tuple[str, ...], float]:
-    """Values by what the sample's name adds to the series' and by its labels, as prometheus_client keeps them."""
-    values: dict[tuple[str, ...], float] = {}
-    for metric in series.collect():
-        for sample in metric.samples:
-            labels = (sample.name.removeprefix(metric.name), *sample.labels.values())
-            values[labels] = sample.value
-    return values
+def _values(series: Collector, ending: str = "_total") -> dict[Any, Any]:
+    """Values of the samples whose names end so, by their label, or by their labels where there are two."""
+    return {
+        tuple(sample.labels.values()) if len(sample.labels) > 1 else next(iter(sample.labels.values())):
+        sample.value if ending == "_sum" else int(sample.value)
+        for metric in series.collect()
+        for sample in metric.samples
+        if sample.name.endswith(ending)
+    }
 
 
-def _singles(series: _Children[Counter]) -> dict[str, int]:
-    return {labels[1]: int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
-
-
-def _pairs(series: _Children[Counter]) -> dict[tuple[str, str], int]:
-    return {(labels[1], labels[2]): int(value) for labels, value in _samples(series.parent).items() if labels[0] == "_total"}
-
-
-def _nested(pairs: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    nested: dict[str, dict[str, int]] = {}
-    for (first, second), number in pairs.items():
-        nested.setdefault(first, {})[second] = number
+def _nested(counts: Mapping[Any, object]) -> dict[str, object]:
+    """Counts by two labels as one mapping within the other; those by one label as they are."""
+    nested: dict[str, Any] = {}
+    for labels, number in counts.items():
+        if isinstance(labels, tuple):
+            nested.setdefault(labels[0], {})[labels[1]] = number
+        else:
+            nested[labels] = number
     return nested

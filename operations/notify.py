@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from operations.clock import clock
+from operations.flow_adapter import printable
 from policies.breaker import BreakerState, Transition
 from policies.decisions import Said
 from policies.exchange import Exchange
@@ -84,7 +85,7 @@ class Notifier:
         self._last[kind] = now
         message = ("Only observed: " if settings.mode == "observe" else "") + MESSAGES[kind].format(**facts)
         told = {**facts, "event": kind, "mode": settings.mode, "message": message}
-        environment = {f"BREAKWATER_{name.upper()}": _plain(str(value)) for name, value in told.items()}
+        environment = {f"BREAKWATER_{name.upper()}": printable(str(value)) for name, value in told.items()}
         task = loop.create_task(self._run(shlex.split(settings.notify), environment), name="breakwater notify")
         self._tasks.add(task)
         task.add_done_callback(self._over)
@@ -125,7 +126,3 @@ def _end(group: int) -> None:
     """End a process and what it started, which share a session of their own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
-
-
-def _plain(text: str) -> str:
-    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from operations.clock import clock
 
@@ -18,9 +18,8 @@ OLDEST_MAJOR = 6
 """Version of Redis; older ones know no user names, and nobody tests them any more."""
 PREFIX = "breakwater:v1:"
 CHANNEL = f"{PREFIX}news"
-KINDS = {"breaker": 2 * 86400.0, "wait": 700.0, "block": 8 * 86400.0, "window": 2 * 86400.0}
-"""Kinds of rows, and seconds after its last change in which anything may be left of one."""
-INDEX_SECONDS = 8 * 86400
+KINDS = {"breaker": 2 * 86400, "wait": 700, "block": 8 * 86400, "window": 2 * 86400}
+"""Kinds of rows, and seconds after its last change in which anything may be left of one; a breaker is kept for so long."""
 AT_A_TIME = 200
 """Rows in one command."""
 
@@ -28,13 +27,15 @@ Result = TypeVar("Result")
 
 # Compare and set: WATCH and MULTI would need three round trips and would leave a connection in a state of its own where one
 # of them is late; this is one, and it knows nothing of what a value means. Beside it stand an index by the server's time, so
-# that a look finds what changed since the last one, and a message with the value itself. The answer carries that time.
+# that a look finds what changed since the last one, and a message with the value itself. The answer carries that time. What
+# nothing can be left of leaves the index.
 SWAP = """
 local time = redis.call('TIME')
 local is = redis.call('GET', KEYS[1]) or ''
 if ARGV[1] ~= '*' and is ~= ARGV[1] then return {0, is, time[1], time[2]} end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('ZADD', KEYS[2], string.format('%.0f', time[1] * 1000000 + time[2]), ARGV[4])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', (time[1] - ARGV[7]) * 1000000))
 redis.call('EXPIRE', KEYS[2], ARGV[7])
 redis.call('PUBLISH', ARGV[5], ARGV[6])
 return {1, ARGV[2], time[1], time[2]}
@@ -65,6 +66,7 @@ class Server:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._connect: Callable[[str], Any]
         self._client: Any = None
         self._messages: Any = None
         self._ahead = 0.0
@@ -84,16 +86,37 @@ class Server:
             from redis.backoff import NoBackoff  # noqa: PLC0415
         except ImportError:
             raise LostError("the redis package is missing: pip install 'mitm-breakwater[redis]'") from None
-        limits: dict[str, Any] = {"socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS}
+        limits: dict[str, Any] = {"socket_timeout": None, "socket_connect_timeout": CONNECT_SECONDS, "max_connections": 2}
+        self._connect = lambda url: library.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0), **limits)
         try:
-            self._client = library.from_url(
-                self._url, decode_responses=True, retry=Retry(NoBackoff(), 0), max_connections=2, **limits
-            )
+            self._client = self._connect(await self._address())
         except ValueError as error:
             raise LostError(self._words(error)) from None
         await self._check_version()
         self._messages = self._client.pubsub(ignore_subscribe_messages=True)
         await self._within(self._messages.subscribe(CHANNEL))
+
+    async def _address(self) -> str:
+        """The URL of the server itself: of the master that the first sentinel to answer names, where the URL names sentinels."""
+        parts, why = urlsplit(self._url), ""
+        scheme, _, sentinels = parts.scheme.partition("+")
+        if not sentinels:
+            return self._url
+        user, at, hosts = parts.netloc.rpartition("@")
+        name, _, database = parts.path.strip("/").partition("/")
+        for host in hosts.split(","):
+            sentinel = self._connect(urlunsplit((scheme, host, "", parts.query, "")))
+            try:
+                found = await self._within(sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), CONNECT_SECONDS)
+                if found:
+                    master = f"[{found[0]}]:{found[1]}" if ":" in found[0] else f"{found[0]}:{found[1]}"
+                    return urlunsplit((scheme, f"{user}{at}{master}", database, parts.query, ""))
+                why = f"sentinel {host} knows no {name}"
+            except LostError as error:
+                why = f"sentinel {host}: {error}"
+            finally:
+                await self._closed(sentinel)
+        raise LostError(why)
 
     async def key(self, own: str) -> str:
         """The shared key of the hashes, which is ``own`` where there was none; fails where the server takes nothing."""
@@ -115,8 +138,11 @@ class Server:
         client, messages, self._client, self._messages = self._client, self._messages, None, None
         for thing in (messages, client):
             if thing is not None:
-                with contextlib.suppress(LostError):
-                    await self._within(thing.aclose())
+                await self._closed(thing)
+
+    async def _closed(self, thing: Any) -> None:
+        with contextlib.suppress(LostError):
+            await self._within(thing.aclose())
 
     async def swap(self, put: Put, old: str) -> tuple[bool, str]:
         """Replace ``old`` (empty: nothing); whether it was there, and what is there now."""
@@ -125,11 +151,12 @@ class Server:
         return bool(replaced), text
 
     async def put(self, rows: Sequence[Put]) -> None:
-        pipe = self._client.pipeline(transaction=False)
-        for row in rows:
-            pipe.eval(SWAP, *self._arguments(row, "*"))
-        for answer in await self._within(pipe.execute()):
-            self._read_clock(answer[2], answer[3])
+        for first in range(0, len(rows), AT_A_TIME):
+            pipe = self._client.pipeline(transaction=False)
+            for row in rows[first : first + AT_A_TIME]:
+                pipe.eval(SWAP, *self._arguments(row, "*"))
+            for answer in await self._within(pipe.execute()):
+                self._read_clock(answer[2], answer[3])
 
     async def get(self, kind: str, name: str) -> str:
         return await self._within(self._client.get(f"{PREFIX}{kind}:{name}")) or ""
@@ -151,13 +178,6 @@ class Server:
             rows += [(kind, name, text) for (kind, name), text in zip(some, texts, strict=True) if text]
         return key, float(seconds) * 1e6 + float(micros), rows
 
-    async def forget(self, now: float) -> None:
-        """Drop from the indexes what nothing can be left of; ``now`` in microseconds of the server."""
-        pipe = self._client.pipeline(transaction=False)
-        for kind, seconds in KINDS.items():
-            pipe.zremrangebyscore(f"{PREFIX}index:{kind}", "-inf", f"{now - seconds * 1e6:.0f}")
-        await self._within(pipe.execute())
-
     async def messages(self) -> AsyncIterator[str]:
         """What the others say, for as long as the connection lasts."""
         try:
@@ -171,7 +191,7 @@ class Server:
         message = f"{put.kind} {len(put.name)} {put.name}{put.text}"
         milliseconds = max(1, math.ceil(put.seconds * 1000))
         keys = (f"{PREFIX}{put.kind}:{put.name}", f"{PREFIX}index:{put.kind}")
-        return 2, *keys, old, put.text, milliseconds, put.name, CHANNEL, message, INDEX_SECONDS
+        return 2, *keys, old, put.text, milliseconds, put.name, CHANNEL, message, KINDS[put.kind]
 
     def _read_clock(self, seconds: str, micros: str) -> None:
         self._ahead = float(seconds) + float(micros) / 1e6 - clock().now
@@ -196,7 +216,8 @@ class Server:
         """What went wrong, on one line; nothing of the URL but its shown part."""
         parts = urlsplit(self._url)
         words = " ".join(str(error).split()) or type(error).__name__
-        for secret in (self._url, parts.netloc.rpartition("@")[0], parts.password, parts.username):
+        asked = dict(parse_qsl(parts.query))
+        for secret in (self._url, parts.netloc.rpartition("@")[0], parts.password, parts.username, asked.get("password")):
             words = words.replace(secret, "…") if secret else words
         return words[:200]
 

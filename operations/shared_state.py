@@ -1,4 +1,7 @@
-"""Shared state of several Breakwaters: what happens here is taken to the server, what others say is taken up."""
+"""Shared state of several Breakwaters: what happens here is taken to the server, what others say is taken up.
+
+It is shared from the start of a proxy, or from a change of its settings, to its end.
+"""
 
 from __future__ import annotations
 
@@ -8,71 +11,75 @@ import os
 import secrets
 import socket
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from operations import demo, state_file
+from operations import demo, reload, state_file
 from operations.clock import clock
-from operations.shared_server import AT_A_TIME, LostError, Put, Server, parts_of, shown
+from operations.shared_server import KINDS, LostError, Put, Server, parts_of, shown
 from policies import shared_rows
 from policies.breaker import BreakerState, Transition
-from policies.shared import SharedBreaker, offered
-from policies.shared_rows import Refusal, Row, RowKind, Window
-from policies.shared_value import Told, Value, later, next_version, read
-from policies.state import State
+from policies.shared import SharedBreaker, Told, offered
+from policies.shared_rows import Refusal, Row, RowKind, Value, Window
+
+if TYPE_CHECKING:
+    from operations.controller import Controller
 
 logger = logging.getLogger("breakwater")
-
-Changed = Callable[[list[Transition]], None]
-Rekeyed = Callable[[bytes], None]
 
 LOOK_SECONDS = 2.0
 """Between two looks at what changed: a message that was missed is repaired by then."""
 RETRY_SECONDS = 2.0
-VALUE_SECONDS = 2 * 86400.0
-"""A breaker that nothing moved for so long is forgotten by the server; longer than any window."""
 MOST_WAITING = 1000
 """Outcomes, and rows, that wait for the server; with more outcomes it counts as lost."""
 TRIES = 50
 """Of one compare-and-set; each that fails means that another process succeeded."""
 
 
+def follow(controller: Controller) -> None:
+    """Share over the server that the settings name, or no more."""
+    url, shared = controller.state.settings.shared, controller.shared
+    if url == (shared.full_url if shared else None):
+        return
+    leave(controller)
+    if url is not None:
+        controller.shared = SharedState(controller, url)
+
+
+def leave(controller: Controller) -> None:
+    """Go on alone; what was learnt stays."""
+    shared, controller.shared = controller.shared, None
+    if shared is not None:
+        shared.leave()
+
+
 class SharedState:
     """Link of this process to the server; alone until it is there, and again whenever it is lost."""
 
-    def __init__(self, state: State, url: str, changed: Changed, lost: Callable[[str], None], rekeyed: Rekeyed) -> None:
-        """``changed`` is called after anything was taken up, with what moved: those who wait may have their turn.
-
-        ``lost``: with the URL as it may be shown, at each loss; ``rekeyed``: with another key of the hashes.
-        """
+    def __init__(self, controller: Controller, url: str) -> None:
         self.owner = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(3)}"
         self.connected = False
         self.trouble = ""
         """Why it is alone; empty while it is not, and before the first try has ended."""
         self.full_url, self.url = url, shown(url)
-        self._state, self._changed, self.server = state, changed, Server(url)
-        self._count_loss, self._rekeyed = lost, rekeyed
+        self._controller, self._state, self.server = controller, controller.state, Server(url)
         self._outcomes: deque[tuple[SharedBreaker, Told]] = deque()
         self._rows: OrderedDict[tuple[RowKind, str], Row] = OrderedDict()
         self._texts: dict[str, str] = {}
         """Of the breakers, as the server last had them."""
         self._since = 0.0
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    # -- life -------------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
         self._state.breakers.share(self, without=demo.UPSTREAM.name)
         self._state.refusals.tell = self._state.windows.tell = self.row
         self._task = asyncio.get_running_loop().create_task(self._run(), name="breakwater shared state")
 
     def leave(self) -> None:
-        """Go on alone; whoever calls closes the server."""
+        """Go on alone."""
         self.connected = False
-        if self._task is not None:
-            self._task.cancel()
+        self._task.cancel()
+        reload.keep(self.server.close())
         self._state.breakers.share(None)
         self._state.refusals.tell = self._state.windows.tell = None
 
@@ -111,7 +118,7 @@ class SharedState:
 
     def _lost(self, why: str) -> None:
         if not self.trouble:
-            self._count_loss(self.url)
+            self._controller.counters.lost(self.url)
             logger.warning("Breakwater: shared state: %s is not to be used (%s): going on by itself until it is", self.url, why)
         self.connected, self.trouble = False, why
         self._outcomes.clear()
@@ -119,6 +126,11 @@ class SharedState:
         for breaker in self._state.breakers.all():
             breaker.alone()
         self._changed([])
+
+    def _changed(self, moved: list[Transition]) -> None:
+        """After anything was taken up: those who wait may have their turn."""
+        self._controller.log_transitions(moved)
+        self._controller.waiting.look()
 
     # -- what happens here ------------------------------------------------------------------------------------------
 
@@ -133,7 +145,7 @@ class SharedState:
         """Take a row to the server, soon; a newer one of its name replaces it."""
         if not self.connected or _is_demo(row):
             return
-        self._rows[kind, shared_rows.name_of(row)] = row
+        self._rows[kind, row.name] = row
         while len(self._rows) > MOST_WAITING:
             self._rows.popitem(last=False)
         self._wake.set()
@@ -145,8 +157,8 @@ class SharedState:
             if self._outcomes:
                 await self._tell(*self._outcomes.popleft())
             else:
-                some = [self._rows.popitem(last=False) for _ in range(min(len(self._rows), 100))]
-                await self.server.put([self._put(kind, row) for (kind, _), row in some])
+                some, self._rows = self._rows, OrderedDict()
+                await self.server.put([self._put(kind, row) for (kind, _), row in some.items()])
 
     async def _tell(self, breaker: SharedBreaker, told: Told) -> None:
         name = breaker.name
@@ -168,9 +180,8 @@ class SharedState:
 
     def _put(self, kind: RowKind, row: Row) -> Put:
         moment = clock()
-        moved = shared_rows.moved(row, self.server.now - moment.now)
-        text = msgspec.json.encode(moved).decode()
-        return Put(kind, shared_rows.name_of(row), text, shared_rows.lasts(row, moment.wall, moment.now))
+        text = msgspec.json.encode(row.moved(self.server.now - moment.now)).decode()
+        return Put(kind, row.name, text, row.lasts(moment.wall, moment.now))
 
     # -- what others say --------------------------------------------------------------------------------------------
 
@@ -191,23 +202,20 @@ class SharedState:
             breaker.give_back(clock().now)
 
     def _hear(self, kind: str, name: str, text: str) -> None:
-        now, ahead = clock().now, self.server.now - clock().now
+        now, server_now = clock().now, self.server.now
         if kind == "breaker":
-            breaker = self._breaker(name)
-            if breaker is not None and breaker.link is not None:
+            if breaker := self._breaker(name):
                 self._texts[name] = text
                 self._adopt(breaker, text, sure=False)
         elif kind == "window":
-            window = shared_rows.read(text, Window, self.server.now)
+            window = shared_rows.read(text, Window, server_now)
             if window is not None and self._state.windows.hear(window):
                 self._state.refusals.forget_overflows(window.row.upstream, window.row.model)
-        elif (row := shared_rows.read(text, Refusal, self.server.now)) is not None:
-            refusal = shared_rows.moved(row, -ahead)
-            assert isinstance(refusal, Refusal)
-            self._state.refusals.hear("block" if kind == "block" else "wait", refusal, now)
+        elif (row := shared_rows.read(text, Refusal, server_now)) is not None:
+            self._state.refusals.hear("block" if kind == "block" else "wait", row.moved(now - server_now), now)
 
     def _value(self, text: str) -> Value | None:
-        return read(text, self.server.now) if text else None
+        return shared_rows.read(text, Value, self.server.now)
 
     def _adopt(self, breaker: SharedBreaker, text: str, *, sure: bool) -> None:
         value = self._value(text)
@@ -223,7 +231,6 @@ class SharedState:
         """Merge what is known here and there: the later end wins."""
         self._take_key(await self.server.key(self._state.key.hex()))
         _, self._since, rows = await self.server.changed(0)
-        await self.server.forget(self._since)
         texts = {(kind, name): text for kind, name, text in rows}
         for (kind, name), text in texts.items():
             if kind != "breaker":
@@ -239,31 +246,28 @@ class SharedState:
         self._changed([])
 
     def _take_key(self, text: str) -> None:
-        try:
-            key = bytes.fromhex(text)
-        except ValueError:
-            key = b""
-        if len(key) != state_file.KEY_BYTES:
+        key = state_file.key_of(text)
+        if not key:
             raise LostError("what it has for the key of the hashes is none")
         if self._state.key != key:
             self._state.key = key
-            self._rekeyed(key)
+            self._controller.store.rekey(key)
             logger.info("Breakwater: shared state: hashes have the key of %s from here on", self.url)
 
     async def _meet(self, name: str, text: str) -> None:
         """One breaker, as it is here and as it is there, becomes one."""
         breaker = self._breaker(name)
-        if breaker is None or breaker.link is None or (breaker.untouched and not text):
+        if breaker is None or (breaker.untouched and not text):
             return
         self._outcomes = deque(waiting for waiting in self._outcomes if waiting[0] is not breaker)
         breaker.alone()  # what waited is in its value
         own = breaker.value(clock().now, self.server.now)
         for _ in range(TRIES):
             theirs = self._value(text)
-            merged = own if theirs is None else later(own, theirs)
+            merged = own if theirs is None else shared_rows.later(own, theirs)
             if theirs is not None and merged.says == theirs.says:
                 break
-            merged = msgspec.structs.replace(merged, version=next_version(merged, self.server.now))
+            merged = msgspec.structs.replace(merged, version=merged.next_version(self.server.now))
             done, text = await self.server.swap(_breaker_put(name, merged), text)
             if done:
                 break
@@ -275,19 +279,17 @@ class SharedState:
         rows: list[tuple[RowKind, Row]] = [*self._state.refusals.rows(clock().now)]
         rows += [("window", Window(learnt)) for learnt in self._state.windows.learnt()]
         puts = [self._put(kind, row) for kind, row in rows if not _is_demo(row)]
-        missing = [put for put in puts if not shared_rows.holds(texts.get((put.kind, put.name), ""), put.text)]
-        for first in range(0, len(missing), AT_A_TIME):
-            await self.server.put(missing[first : first + AT_A_TIME])
+        await self.server.put([put for put in puts if not shared_rows.holds(texts.get((put.kind, put.name), ""), put.text)])
 
     def _breaker(self, name: str) -> SharedBreaker | None:
-        """The breaker of a shared name; None where its upstream is unknown here."""
+        """The breaker of a shared name; None where its upstream is unknown here, or shared with nobody."""
         upstream, _, account = name.partition(":")
-        known = self._state.surfaces.upstream(upstream) is not None
+        known = upstream != demo.UPSTREAM.name and self._state.surfaces.upstream(upstream)
         return self._state.breakers.shared(upstream, account) if known else None
 
 
 def _breaker_put(name: str, value: Value) -> Put:
-    return Put("breaker", name, msgspec.json.encode(value).decode(), VALUE_SECONDS)
+    return Put("breaker", name, msgspec.json.encode(value).decode(), KINDS["breaker"])
 
 
 def _is_demo(row: Row) -> bool:

@@ -46,19 +46,16 @@ def _version() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", mitmproxy.version.VERSION)[:3])
 
 
-CAUTIONS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+CAUTIONS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (
-        "listen",
         _listens_beyond,
         "listening beyond loopback: anyone who reaches this port can use it as a proxy; add --listen-host 127.0.0.1",
     ),
     (
-        "stream_large_bodies",
         lambda options: bool(options.stream_large_bodies),
         "stream_large_bodies hides large requests: they cannot be estimated, remembered or sent again",
     ),
     (
-        "eager",
         lambda options: options.connection_strategy == "eager",
         (
             "connection_strategy is eager: an upstream is connected to even where a request is refused here; "
@@ -66,7 +63,6 @@ CAUTIONS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         ),
     ),
     (
-        "mitmweb",
         lambda options: hasattr(options, "web_port") and _version() < MITMWEB_FIXED,
         (
             f"mitmweb of mitmproxy {mitmproxy.version.VERSION} has a published advisory (CVE-2025-23217): "
@@ -78,9 +74,9 @@ CAUTIONS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 def warn() -> None:
     """Say what is worth saying about the options as they are now, each thing once."""
-    for name, applies, words in CAUTIONS:
-        if name not in _said and applies(ctx.options):
-            _said.add(name)
+    for applies, words in CAUTIONS:
+        if words not in _said and applies(ctx.options):
+            _said.add(words)
             logger.warning("Breakwater: %s", words)
 
 
@@ -104,18 +100,13 @@ def check_writable(settings: Settings, config: str) -> None:
 
     Leaves no file behind. A file that is there is appended to (evidence), or replaced by one beside it (state).
     """
-    for key, path, replaced in (
-        ("evidence_path", settings.evidence_path, False),
-        ("state_path", settings.state_path, True),
-    ):
-        if path is None:
-            continue
+    for key, path in (("evidence_path", settings.evidence_path), ("state_path", settings.state_path)):
         try:
-            _try(Path(path).expanduser(), replaced=replaced)
+            if path is not None:
+                _try(Path(path).expanduser(), replaced=key == "state_path")
         except (OSError, ValueError, RuntimeError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else error
-            shown = path if path.isprintable() else ascii(path)
-            raise SettingsError(f"{config}: {key}: {shown} cannot be written ({why})") from None
+            shown = path if path is None or path.isprintable() else ascii(path)
+            raise SettingsError(f"{config}: {key}: {shown} cannot be written ({getattr(error, 'strerror', None) or error})") from None
 
 
 def _try(file: Path, *, replaced: bool) -> None:

@@ -42,25 +42,15 @@ LOCK_TRIES, LOCK_PAUSE = 50, 0.01
 """Looks at a lock that another proxy has, and seconds between two of them, where nobody else is kept waiting."""
 
 
-class _UnreadableError(Exception):
-    """The file is there and cannot be taken up; the words say why."""
-
-
 class StateFile:
     """The file of one proxy, which others may use meanwhile; without a path nothing is kept."""
 
-    def __init__(self, path: str | os.PathLike[str] = "") -> None:
+    def __init__(self, path: str | os.PathLike[str] = "", key: bytes = b"") -> None:
         self.path = str(path)
-        self.key = secrets.token_bytes(KEY_BYTES)
+        self.key = key or secrets.token_bytes(KEY_BYTES)
         """Of the hashes: the one that was kept, else a fresh one."""
         self._known: Known = {}
         self._said: set[str] = set()
-
-    def moved(self, path: str) -> StateFile:
-        """The file at another path, with the key of the hashes that are in use."""
-        other = StateFile(path)
-        other.key = self.key
-        return other
 
     def load(self, *, create: bool = False) -> Saved:
         """What was kept, empty at a first start. ``create``: write a fresh key at once, so that a second proxy takes it too."""
@@ -75,7 +65,7 @@ class StateFile:
             saved, complaints = load(self.path)
             for complaint in complaints:
                 self._say(complaint)
-            if key := _key(saved.key):
+            if key := key_of(saved.key):
                 self.key = key
             elif create and lock == HELD:
                 save(self.path, msgspec.structs.replace(saved, key=self.key.hex(), saved_at=clock().wall))
@@ -98,25 +88,20 @@ class StateFile:
             theirs, complaints = load(self.path)
             written, news = saved_rows.merge(kept(state, self.key), theirs, self._known, clock().wall)
             if theirs.key and theirs.key != self.key.hex():
-                if _key(theirs.key):
+                if key_of(theirs.key):
                     complaints.append(f"{self.path}: was made anew by another proxy; this one's accounts are kept until its end")
                 else:
                     written.key = self.key.hex()
             warning = save(self.path, written)
-        for complaint in complaints:
+        for complaint in (*complaints, *filter(None, [warning])):
             self._say(complaint)
         if warning:
-            self._say(warning)
             return False
         self._said.discard(CANNOT_WRITE)
-        self._take_up(news, state)
-        return True
-
-    def _take_up(self, news: Saved, state: State) -> None:
-        names = sorted({row.upstream for section in SECTIONS for row in getattr(news, section)})
-        if names:
+        if names := sorted({row.upstream for section in SECTIONS for row in getattr(news, section)}):
             restore(news, state)
             logger.info("Breakwater: another proxy's blocks and windows were taken up: %s", ", ".join(names))
+        return True
 
     def _say(self, words: str, level: int = logging.WARNING) -> None:
         """Say a thing once; what cannot be written is one thing, whatever the reason."""
@@ -160,49 +145,54 @@ def load(path: str | os.PathLike[str]) -> tuple[Saved, list[str]]:
     """
     file = Path(path)
     try:
-        fields = _read(file)
-        version = msgspec.json.decode(fields.get("version", msgspec.Raw(b"null")))
+        # O_NONBLOCK: a pipe in the file's place must not stop the start.
+        with os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as source:
+            data = source.read(LARGEST_BYTES + 1) or b""
     except FileNotFoundError:
         return Saved(), []
-    except _UnreadableError as error:
-        return Saved(), [f"{file}: {error}; {_move_aside(file, '.broken-')}"]
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         return Saved(), [f"{file}: cannot be read ({_words(error)}); starting without it"]
-    if version == VERSION and not isinstance(version, bool):
-        saved, complaints = saved_rows.decode(fields)
-        lines = [f"{file}: {complaint}; left out" for complaint in complaints[:COMPLAINTS_AT_MOST]]
-        more = len(complaints) - len(lines)
-        return saved, [*lines, f"{file}: {more} further odd rows; left out"] if more else lines
-    if isinstance(version, int) and version > VERSION:
-        return Saved(), [f"{file}: written by a later version ({version}); {_move_aside(file, '.newer')}"]
-    return Saved(), [f"{file}: no known version; {_move_aside(file, '.broken-')}"]
+    if len(data) > LARGEST_BYTES:
+        return Saved(), [f"{file}: too large to be a state; {_move_aside(file, newer=False)}"]
+    fields: dict[str, msgspec.Raw] = {}
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        version = msgspec.json.decode(fields["version"], type=int)
+    except (KeyError, ValueError, RecursionError, msgspec.MsgspecError):
+        version = 0
+    if version != VERSION:
+        newer = version > VERSION
+        why = f"written by a later version ({version})" if newer else "no state of a known version"
+        return Saved(), [f"{file}: {why}; {_move_aside(file, newer=newer)}"]
+    saved, complaints = saved_rows.decode(fields)
+    lines = [f"{file}: {complaint}; left out" for complaint in complaints[:COMPLAINTS_AT_MOST]]
+    more = len(complaints) - len(lines)
+    return saved, [*lines, f"{file}: {more} further odd rows; left out"] if more else lines
 
 
 def save(path: str | os.PathLike[str], saved: Saved) -> str | None:
     """Replace the file as a whole. A warning where that failed, the old file kept."""
     file = Path(path)
-    temporary: str | None = None
     try:
-        text = msgspec.json.encode(saved)
-        # A state file that is a link stays one: what it points to is replaced.
-        target = file.resolve()
-        # mkstemp creates with 0600 and never follows or reuses what is there.
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, target)  # noqa: PTH105 - both are names here
-        temporary = None
-        _sync_directory(target.parent)
-    except (OSError, ValueError, TypeError, RecursionError, RuntimeError) as error:
+        target = file.resolve()  # a state file that is a link stays one: what it points to is replaced
+        with contextlib.ExitStack() as stack:
+            # mkstemp creates with 0600 and never follows or reuses what is there.
+            handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+            stack.callback(Path(temporary).unlink, missing_ok=True)
+            with os.fdopen(handle, "wb") as out:
+                out.write(msgspec.json.encode(saved))
+                out.flush()
+                os.fsync(out.fileno())
+            Path(temporary).replace(target)
+    except (OSError, ValueError, RuntimeError) as error:
         return f"{file}: {CANNOT_WRITE} ({_words(error)}); a restart will forget"
-    else:
-        return None
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+    with contextlib.suppress(OSError):  # so that the new name lasts through a power cut
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    return None
 
 
 def clock_went_back(saved: Saved, wall: float) -> bool:
@@ -219,33 +209,31 @@ HELD, BUSY, NO_LOCKS = "held", "busy", "no locks"
 @contextlib.contextmanager
 def _locked(path: str, tries: int) -> Iterator[str]:
     """Hold the lock beside the file, or say that another proxy has it, or that there are no locks here."""
-    handle = None
-    try:
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
+    with contextlib.ExitStack() as stack:
+        try:
             target = Path(path).resolve()
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             handle = os.open(target.with_name(f"{target.name}.lock"), flags, 0o600)
-        yield NO_LOCKS if handle is None or fcntl is None else _lock(handle, tries)
-    finally:
-        if handle is not None:
-            os.close(handle)
+            stack.callback(os.close, handle)
+            said = _lock(handle, tries)
+        except (OSError, ValueError, RuntimeError):  # also of a file system without locks
+            said = NO_LOCKS
+        yield said
 
 
 def _lock(handle: int, tries: int) -> str:
+    if fcntl is None:
+        return NO_LOCKS
     for left in range(tries - 1, -1, -1):
-        try:
+        with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if left:
-                time.sleep(LOCK_PAUSE)
-        except OSError:  # a file system without locks
-            return NO_LOCKS
-        else:
             return HELD
+        if left:
+            time.sleep(LOCK_PAUSE)
     return BUSY
 
 
-def _key(text: str) -> bytes:
+def key_of(text: str) -> bytes:
     """The key that a file holds, empty where it is none."""
     try:
         key = bytes.fromhex(text)
@@ -254,43 +242,18 @@ def _key(text: str) -> bytes:
     return key if len(key) == KEY_BYTES else b""
 
 
-def _read(file: Path) -> dict[str, msgspec.Raw]:
-    # O_NONBLOCK: a pipe in the file's place must not stop the start.
-    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as source:
-        data = source.read(LARGEST_BYTES + 1) or b""
-    if len(data) > LARGEST_BYTES:
-        raise _UnreadableError("too large to be a state")
-    try:
-        return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    except msgspec.ValidationError:
-        raise _UnreadableError("no JSON object") from None
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise _UnreadableError("no JSON") from None
-
-
-def _move_aside(file: Path, suffix: str) -> str:
+def _move_aside(file: Path, *, newer: bool) -> str:
     """What has become of the file, in words."""
-    for number in range(1, MOVES_AT_MOST + 1):
-        aside = file.with_name(f"{file.name}{suffix}{number}" if suffix.endswith("-") else f"{file.name}{suffix}")
-        if suffix.endswith("-") and number < MOVES_AT_MOST and os.path.lexists(aside):
-            continue
-        try:
-            os.replace(file, aside)  # noqa: PTH105 - both are names here
-        except OSError as error:
-            return f"it could not be moved aside ({_words(error)}); starting without it"
-        return f"moved aside to {aside.name}, starting without it"
-    return "starting without it"
+    numbered = [file.with_name(f"{file.name}.broken-{number}") for number in range(1, MOVES_AT_MOST + 1)]
+    free = (one for one in numbered if not os.path.lexists(one))
+    aside = file.with_name(f"{file.name}.newer") if newer else next(free, numbered[-1])
+    try:
+        file.replace(aside)
+    except OSError as error:
+        return f"it could not be moved aside ({_words(error)}); starting without it"
+    return f"moved aside to {aside.name}, starting without it"
 
 
 def _words(error: Exception) -> str:
     """Why, without the path that the caller names anyway, and on one line."""
-    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(words.split()) or type(error).__name__
-
-
-def _sync_directory(directory: Path) -> None:  # so that the new name lasts through a power cut
-    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        descriptor = os.open(directory, os.O_RDONLY)
-        stack.callback(os.close, descriptor)
-        os.fsync(descriptor)
+    return " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from operations import VERSION
 from operations.clock import clock
-from operations.metrics import Counters, Counts
-from operations.series import CONNECTED
+from operations.metrics import CONNECTED, Counters, Counts
 from operations.timeline import Bar
-from operations.version import VERSION
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.calls import Call
 from policies.decisions import Said

@@ -54,7 +54,7 @@ class Waiting:
         upstream = place.asking.upstream
         spell = self._spells.setdefault(upstream, _Spell())
         if not spell.waiting:
-            logger.info("Breakwater: %s %s: requests wait for their turn", upstream, why)
+            logger.info("Breakwater: %s %s: requests wait for their turn (the first is flow %s)", upstream, why, flow.id)
         spell.waiting += 1
         self.look()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,6 +55,8 @@ class Call(msgspec.Struct, frozen=True, dict=True):
     """Slices of the body; None where it is no JSON object."""
     history: MessageList = MessageList(Wire.OTHER, NOTHING)
     """The messages of the body."""
+    hashed: Callable[[str], str] = str
+    """Keyed hash of a text: a plain one of what was asked could be guessed from its rows."""
     session: str = ""
     """Upstream + account + model + the client's session id, else the digest of the system prompt."""
 
@@ -62,5 +65,5 @@ class Call(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what is asked: model, system, messages or input, tools."""
-        return asked(self.surface.wire, self.body, self.fields, self.history)
+        """Keyed digest of what is asked: model, system, messages or input, tools."""
+        return self.hashed(asked(self.surface.wire, self.body, self.fields, self.history))

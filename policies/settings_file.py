@@ -99,16 +99,21 @@ def _check_replay(replay: ReplaySettings, where: str) -> None:
 def _check_shared(url: str) -> None:
     """The form of the URL; a mistake shows nothing of it, since a password may stand anywhere in it."""
     scheme, _, rest = url.partition("://")
-    if scheme not in {"redis", "rediss", "unix"} or not rest:
-        raise WrongError("shared", "must begin with redis://, rediss:// or unix:// and name a server")
+    sentinels = scheme in {"redis+sentinel", "rediss+sentinel"}
+    if (scheme not in {"redis", "rediss", "unix"} and not sentinels) or not rest:
+        raise WrongError("shared", "must begin with redis://, rediss://, unix:// or redis+sentinel:// and name a server")
     try:
         parts = urlsplit(url)
-        databases = [parts.path.strip("/"), *parse_qs(parts.query).get("db", [])]
-        _ = parts.port
+        named = parse_qs(parts.query).get("db", [])
+        hosts = parts.netloc.rpartition("@")[2]
+        ports = [(host, urlsplit(f"//{host}").port) for host in (hosts.split(",") if sentinels else [hosts])]
     except ValueError:
         advice = "in a password write / as %2F, # as %23, ? as %3F, [ as %5B"
         raise WrongError("shared", f"its host or port cannot be read; {advice}") from None
-    databases = databases[scheme == "unix" :]
+    master, _, database = parts.path.strip("/").partition("/") if sentinels else ("", "", parts.path.strip("/"))
+    if sentinels and (named or not master or not all(host for host, _ in ports)):
+        raise WrongError("shared", "must name sentinels and their master, as in redis+sentinel://one:26379,two:26379/mymaster/0")
+    databases = named if scheme == "unix" else [database, *named]
     if parts.fragment or not all(name == "" or (name.isascii() and name.isdecimal()) for name in databases):
         raise WrongError("shared", "must end with the number of a database, as in redis://127.0.0.1:6379/0")
     if scheme == "unix" and not parts.path.strip("/"):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
-from policies.breaker import LEASE_SECONDS, Breaker, BreakerState, Level, Permit, Refused, Transition
+from policies.breaker import LEASE_SECONDS, Breaker, BreakerState, Event, Level, Permit, Refused, Transition
 from policies.settings import BreakerSettings
-from policies.shared_value import MARGIN_SECONDS, Outcome, Told, Value, next_version
+from policies.shared_rows import MARGIN_SECONDS, Value
 
+Outcome = Literal["challenged", "answered", "ended", "taken", "heard", "open", "close", "reset"]
 RENEW_SECONDS = 5.0
 """Seconds between two renewals of a lease, while bytes come."""
 ANSWER_SECONDS = 0.2
@@ -16,6 +18,7 @@ ANSWER_SECONDS = 0.2
 UNUSED_SECONDS = 5.0
 """Seconds for which a granted probe is kept for its request; then others may have it."""
 
+_BY_HAND: dict[Event, Outcome] = {Event.OPENED: "open", Event.CLOSED: "close", Event.RESET: "reset"}
 _ELSEWHERE = Permit(probe=True, serial=0)
 """The probe of another process."""
 _PLAIN = Permit(probe=False, serial=0)
@@ -37,6 +40,17 @@ _PLAIN = Permit(probe=False, serial=0)
 #   gives it up at its end, everybody else takes it MARGIN_SECONDS later. So two never have it at once.
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One outcome, on its way to the shared value."""
+
+    outcome: Outcome
+    epoch: int
+    lease: str = ""
+    strikes: int = 0
+    """Strikes before it, for a server that has lost them."""
+
+
 class Link(Protocol):
     """The way to the others. Neither method may wait or raise."""
 
@@ -52,7 +66,7 @@ def applied(value: Value, told: Told, settings: BreakerSettings, cap: int, serve
     made.adopt(value, server_now, server_now, sure=True)
     if not made.take_up(told, server_now):
         return None
-    return made.value(server_now, server_now, next_version(value, server_now))
+    return made.value(server_now, server_now, value.next_version(server_now))
 
 
 def offered(breaker: SharedBreaker, told: Told, known: Value | None, now: float, server_now: float) -> Value | None:
@@ -66,7 +80,7 @@ def offered(breaker: SharedBreaker, told: Told, known: Value | None, now: float,
     if base is None and not told.lease and told.outcome in ("challenged", "answered"):
         base = Value(version=breaker.version, epoch=told.epoch, strikes=told.strikes)
     if base is None:
-        return breaker.value(now, server_now, next_version(Value(breaker.version), server_now))
+        return breaker.value(now, server_now, Value(breaker.version).next_version(server_now))
     return applied(base, told, breaker.settings, breaker.cap, server_now)
 
 
@@ -131,18 +145,6 @@ class SharedBreaker(Breaker):
                 self._tell("heard", self.lease)
         super().heard(permit, now)
 
-    def open(self, now: float) -> Transition | None:
-        self._tell("open")
-        return super().open(now)
-
-    def close(self, now: float) -> Transition | None:
-        self._tell("close")
-        return super().close(now)
-
-    def reset(self, now: float) -> Transition | None:
-        self._tell("reset")
-        return super().reset(now)
-
     def give_back(self, now: float) -> None:
         """Let others have a probe that was granted and that nobody took."""
         if self._granted_at is not None and now - self._granted_at >= UNUSED_SECONDS:
@@ -201,7 +203,10 @@ class SharedBreaker(Breaker):
         if told.outcome in ("open", "close", "reset"):
             getattr(self, told.outcome)(now)
         elif told.outcome == "taken":
-            return self._taken(told.lease, now)
+            if self._state is not BreakerState.HALF_OPEN:
+                return False
+            self.admit(now)
+            self.lease = told.lease
         elif not told.lease:
             counts = self._state is BreakerState.CLOSED and told.epoch == self.epoch
             return counts and self._happens(told.outcome, _PLAIN, now)
@@ -211,13 +216,6 @@ class SharedBreaker(Breaker):
             self._probe_heard = now + MARGIN_SECONDS
         else:
             return self._happens(told.outcome, _ELSEWHERE, now)
-        return True
-
-    def _taken(self, lease: str, now: float) -> bool:
-        if self._state is not BreakerState.HALF_OPEN:
-            return False
-        self.admit(now)
-        self.lease = lease
         return True
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -271,6 +269,11 @@ class SharedBreaker(Breaker):
         if self._linked:
             assert self.link
             self.link.told(self, Told(outcome, self.epoch, lease, self._strikes))
+
+    def _step(self, event: Event, now: float) -> Transition | None:
+        if event in _BY_HAND:
+            self._tell(_BY_HAND[event])
+        return super()._step(event, now)
 
     def _counts(self, permit: Permit, outcome: str, now: float) -> bool:
         if not super()._counts(permit, outcome, now):

@@ -1,48 +1,130 @@
-"""What many processes share beside their breakers: told waits, blocked accounts and learnt windows, as rows that end by themselves."""
+"""What many processes share: the value of a breaker, and told waits, blocked accounts and windows, as rows that end by themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from policies.breaker import LEASE_SECONDS, BreakerState
 from policies.calls import Call
 from policies.refusal_memory import Entry, Key, RefusalMemory, Remembered
 from policies.saved import LONGEST_SECONDS
+from policies.settings import DAY
 from policies.windows import LIFETIME, Learnt, Windows
 
+MARGIN_SECONDS = 1.0
+"""Seconds after the end of a lease before another may take the probe; more than any two processes' clocks differ."""
+GONE_SECONDS = 500.0
+"""For which it is said that a row was taken back."""
 RowKind = Literal["wait", "block", "window"]
-LONGEST_TEXT = 500
-"""Characters of a name in a row that is believed."""
+_Text = Annotated[str, Meta(max_length=500)]
+_Natural = Annotated[int, Meta(ge=0)]
+_FURTHER = {state: rank for rank, state in enumerate(("closed", "open", "half_open", "probing"))}
+"""Of two values with one end, the one that is further along holds."""
+
+
+class Value(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The breaker as it is shared; all times are seconds of the server's clock."""
+
+    version: _Natural = 0
+    state: BreakerState = BreakerState.CLOSED
+    strikes: _Natural = 0
+    epoch: int = 0
+    opened_at: float = 0.0
+    ends: float = 0.0
+    """End of the window; while closed, the moment of closing, 0 where it was never open."""
+    lease: str = ""
+    """Of the probe: the process that has it, and a number."""
+    until: float = 0.0
+    """End of the lease for everybody but its owner."""
+
+    @property
+    def says(self) -> Value:
+        """What it says of the breaker, whatever its number."""
+        return msgspec.structs.replace(self, version=0, epoch=0)
+
+    def sound(self, now: float) -> bool:
+        """Tell whether it lasts no longer than any breaker may."""
+        return max(self.ends, self.until) <= now + DAY + LEASE_SECONDS + MARGIN_SECONDS
+
+    def next_version(self, now: float) -> int:
+        """Version of what replaces it: microseconds of the server's clock, so that it grows after a loss of all as well."""
+        return max(self.version + 1, int(now * 1e6))
+
+
+def later(one: Value, other: Value) -> Value:
+    """The one of two values that holds where neither knew of the other: the later end wins."""
+    best = max(one, other, key=_order)
+    return msgspec.structs.replace(best, epoch=max(one.epoch, other.epoch), version=max(one.version, other.version))
+
+
+def _order(value: Value) -> tuple[Any, ...]:
+    return value.ends, _FURTHER[value.state], value.until, value.strikes, value.opened_at, value.lease
 
 
 class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
     """A told wait or a blocked account; times are seconds of the server's clock, 0 where it was taken back."""
 
-    account: str
-    about: str
-    """Digest of what was asked; of a block, the upstream."""
-    upstream: str
-    model: str = ""
-    code: str | None = None
-    left: float = 0.0
+    account: _Text
+    about: _Text
+    """Keyed digest of what was asked; of a block, the upstream."""
+    upstream: _Text
+    model: _Text = ""
+    code: _Text | None = None
+    left: Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)] = 0.0
     """Its whole length."""
     until: float = 0.0
     forget_at: float = 0.0
-    rounds: int = 0
+    rounds: Annotated[int, Meta(ge=0, le=16)] = 0
+
+    @property
+    def name(self) -> str:
+        """What tells it from others of its kind."""
+        return f"{self.account}:{self.about}"
+
+    def sound(self, now: float) -> bool:
+        """Tell whether it lasts no longer than any may."""
+        return max(self.until, self.forget_at) <= now + LONGEST_SECONDS
+
+    def moved(self, shift: float) -> Refusal:
+        """The row on a clock that shows ``shift`` seconds more."""
+        return msgspec.structs.replace(self, until=self.until + shift, forget_at=self.forget_at + shift) if self.until else self
+
+    def lasts(self, _wall: float, now: float) -> float:
+        """Seconds after which nothing is left of it."""
+        return max(self.forget_at - now, 1.0) if self.until else GONE_SECONDS
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A learnt window, or that it was taken back."""
+    """A learnt window, or that it was taken back; its time is of the wall clock."""
 
     row: Learnt
     gone: bool = False
 
+    @property
+    def name(self) -> str:
+        """What tells it from other windows."""
+        return f"{self.row.upstream}:{self.row.model}:{self.row.thinking:d}{self.row.long_context:d}"
+
+    def sound(self, _now: float) -> bool:
+        """Whoever takes it up bounds it."""
+        return True
+
+    def moved(self, _shift: float) -> Window:
+        """The row itself: no clock of a process stands in it."""
+        return self
+
+    def lasts(self, wall: float, _now: float) -> float:
+        """Seconds after which nothing is left of it."""
+        return GONE_SECONDS if self.gone else self.row.when + LIFETIME - wall
+
 
 Row = Refusal | Window
 Tell = Callable[[RowKind, Row], None]
-Read = TypeVar("Read", Refusal, Window)
+Read = TypeVar("Read", Value, Refusal, Window)
 
 # Theory of operation
 # ===================
@@ -52,41 +134,13 @@ Read = TypeVar("Read", Refusal, Window)
 # end holds, so it does not matter who was first.
 
 
-def name_of(row: Row) -> str:
-    """What tells a row from others of its kind."""
-    if isinstance(row, Refusal):
-        return f"{row.account}:{row.about}"
-    return f"{row.row.upstream}:{row.row.model}:{row.row.thinking:d}{row.row.long_context:d}"
-
-
-def moved(row: Row, shift: float) -> Row:
-    """The row on a clock that shows ``shift`` seconds more."""
-    if isinstance(row, Window) or not row.until:
-        return row
-    return msgspec.structs.replace(row, until=row.until + shift, forget_at=row.forget_at + shift)
-
-
-def lasts(row: Row, wall: float, now: float) -> float:
-    """Seconds after which nothing is left of a row; what was taken back is said for some minutes."""
-    if isinstance(row, Window):
-        return row.row.when + LIFETIME - wall if not row.gone else LONGEST_TEXT
-    return max(row.forget_at - now, 1.0) if row.until else LONGEST_TEXT
-
-
 def read(text: str | bytes, kind: type[Read], now: float) -> Read | None:
-    """Row out of its text; None where it is none, or is to last longer than any may. ``now``: the server's seconds."""
+    """Row or value out of its text; None where it is none, or is to last longer than any may. ``now``: the server's seconds."""
     try:
         row = msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError:
         return None
-    if isinstance(row, Refusal):
-        texts = (row.account, row.about, row.upstream, row.model, row.code or "")
-        latest = now + LONGEST_SECONDS
-        if max(map(len, texts)) > LONGEST_TEXT or not (row.until <= latest and row.forget_at <= latest):
-            return None
-        if not (0 <= row.rounds <= 16 and 0 <= row.left <= LONGEST_SECONDS):
-            return None
-    return row
+    return row if row.sound(now) else None
 
 
 def holds(theirs: str, own: str) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hold import can_hold
 from tests.layers import Clock, Layers, ScriptedHold, clock, killed, options_of
+from tests.rows import over
 
 __all__ = ["clock"]
 
@@ -130,7 +131,7 @@ def test_an_empty_data_frame_is_not_the_end_of_the_body(clock: Clock) -> None:
     assert_over(layers)
 
 
-@pytest.mark.parametrize("until", ["asked", "headers", "held", "committed", "waiting", "sent again", "second held"])
+@over("until", ["asked", "headers", "held", "committed", "waiting", "sent again", "second held"])
 def test_a_client_may_leave_at_any_moment(build: Build, until: str) -> None:
     layers = build()
     layers.request()
@@ -157,8 +158,8 @@ def test_a_client_may_leave_at_any_moment(build: Build, until: str) -> None:
     assert_over(layers)
 
 
-@pytest.mark.parametrize("until", ["request", "responseheaders", "response", "connect"])
-@pytest.mark.parametrize("again", [False, True])
+@over("until", ["request", "responseheaders", "response", "connect"])
+@over("again", [False, True])
 def test_a_client_may_leave_while_a_hook_or_a_connection_is_waited_for(build: Build, until: str, *, again: bool) -> None:
     layers = build()
     if again:
@@ -183,7 +184,7 @@ def test_a_client_may_leave_while_a_hook_or_a_connection_is_waited_for(build: Bu
     assert_over(layers)
 
 
-@pytest.mark.parametrize("until", ["asked", "headers", "held", "committed", "sent again", "second held"])
+@over("until", ["asked", "headers", "held", "committed", "sent again", "second held"])
 def test_an_upstream_may_break_off_at_any_moment(build: Build, until: str) -> None:
     layers = build()
     layers.request()
@@ -205,7 +206,7 @@ def test_an_upstream_may_break_off_at_any_moment(build: Build, until: str) -> No
     assert_over(layers)
 
 
-@pytest.mark.parametrize("until", ["held", "waiting", "sent again"])
+@over("until", ["held", "waiting", "sent again"])
 def test_a_flow_that_is_killed_while_it_waits_leaves_nothing(build: Build, until: str) -> None:
     layers = begun(build(), b"x" if until == "held" else b"A")
     if until == "sent again":
@@ -237,7 +238,7 @@ def test_a_send_that_is_paced_waits_without_a_connection(build: Build) -> None:
     assert_over(layers)
 
 
-@pytest.mark.parametrize("paused", [0.0, 0.4])
+@over("paused", [0.0, 0.4])
 def test_an_upstream_hears_of_a_client_that_left_as_its_answer_began(build: Build, paused: float) -> None:
     layers = build(after=paused, slow=["responseheaders"])
     layers.request()
@@ -285,7 +286,7 @@ def test_a_request_that_waited_too_long_is_refused_through_the_usual_hooks(build
     assert_over(layers)
 
 
-@pytest.mark.parametrize("end", ["leave", "kill"])
+@over("end", ["leave", "kill"])
 def test_a_request_that_waits_ends_with_its_client_or_its_flow(build: Build, end: str) -> None:
     layers = queued(build)
     if end == "leave":

@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from tests.rows import over
 from tests.tree import ROOT, Tree, calls, circles, functions, imports, named, product, text_for_enum, type_only
 
 PRODUCT = product()
@@ -101,7 +102,7 @@ def goes_up(tree: Tree) -> set[str]:
     return {f"{name} imports {other}" for name in rules for other in imports(tree, name) if floor(other) > floor(name)}
 
 
-OWNERS = {(f"operations.{part}", "operations.controller") for part in ("held", "lines", "reload", "sharing", "status")}
+OWNERS = {(f"operations.{part}", "operations.controller") for part in ("held", "log", "reload", "shared_state", "status")}
 OWNERS |= {("operations.metrics", "operations.status")}
 """Allowed for type hints alone: a part names the controller that owns it, the metrics name the status that they write
 down. Nothing of it runs, and without it mypy would see less."""
@@ -227,7 +228,7 @@ def test_no_enum_is_compared_as_a_text() -> None:
     assert set(text_for_enum(PRODUCT)) == set()
 
 
-@pytest.mark.parametrize("name", PRODUCT)
+@over("name", PRODUCT)
 def test_files_and_functions_are_short(name: str) -> None:
     file = ROOT / name.replace(".", "/")
     file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")

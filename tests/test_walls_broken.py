@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from tests import test_walls as walls
+from tests.rows import over
 from tests.tree import circles, text_for_enum
 
 
@@ -15,7 +16,7 @@ def tree(**modules: str) -> dict[str, ast.Module]:
     return {name.replace("__", "."): ast.parse(text) for name, text in modules.items()}
 
 
-@pytest.mark.parametrize(
+@over(
     "text",
     [
         "import mitmproxy.http",
@@ -35,7 +36,7 @@ def test_a_rule_that_touches_the_world(text: str) -> None:
     assert walls.touches_the_world(tree(policies__rules=text)) != set()
 
 
-@pytest.mark.parametrize(
+@over(
     "text",
     [
         "import time\ntime.time()",
@@ -52,7 +53,7 @@ def test_a_second_clock(text: str) -> None:
     assert walls.reads_a_clock(tree(addon=text)) != set()
 
 
-@pytest.mark.parametrize(
+@over(
     "text",
     [
         "import mitmproxy.proxy",
@@ -72,7 +73,7 @@ def test_a_second_room_that_knows_the_inside(text: str) -> None:
     assert walls.knows_the_inside(tree(self_test=text), {"self_test": space}) == set()
 
 
-@pytest.mark.parametrize(
+@over(
     ("low", "high"),
     [
         ("kinds", "decisions"),
@@ -102,7 +103,7 @@ def test_a_circle_for_type_hints_too() -> None:
     assert circles(walls.runs(owner)) == {"operations.controller", "operations.held"}
 
 
-@pytest.mark.parametrize("text", ["call.wire == 'openai'", "wire in {'a', 'openai'}", "'openai' != self.wire", "find().wire == 'openai'"])
+@over("text", ["call.wire == 'openai'", "wire in {'a', 'openai'}", "'openai' != self.wire", "find().wire == 'openai'"])
 def test_an_enum_compared_as_a_text(text: str) -> None:
     wire = "class Wire(StrEnum):\n    OPENAI = 'openai'\nclass Call:\n    wire: Wire | None"
     assert list(text_for_enum(tree(kinds=wire, rules=text))) != []
@@ -126,7 +127,7 @@ def test_what_only_passes_on(text: str) -> None:
     assert walls.only_passes_on(tree(policies__names="def f(a, b):\n    return g(b, a)")) == set()
 
 
-@pytest.mark.parametrize(
+@over(
     "text",
     [
         'class Wait:\n    """The same for waits."""',

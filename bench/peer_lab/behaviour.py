@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 from bench.installed import Venv
@@ -57,11 +58,12 @@ async def behave(system: System, cache: Path, upstream: PeerUpstream) -> dict[st
 async def _form(served: Served, upstream: PeerUpstream, account: str, refusal: Refusal, *, stream: bool) -> str:
     upstream.reset(refusal)
     name = account.translate({ord(each): "-" for each in " :,"})
+    began = time.monotonic()
     heard = await asyncio.to_thread(served.ask, served.body(account, stream=stream), account=name)
-    sends = upstream.sends
+    seconds, sends = time.monotonic() - began, upstream.sends
     upstream.reset()
     await asyncio.to_thread(served.ask, served.body(f"after {account}"))
-    return f"{_told(heard)}; {_sends(sends)}"
+    return f"{_told(heard)}{_after(seconds)}; {_sends(sends)}"
 
 
 async def _title(served: Served, upstream: PeerUpstream) -> str:
@@ -73,11 +75,12 @@ async def _title(served: Served, upstream: PeerUpstream) -> str:
 async def _row(served: Served, upstream: PeerUpstream) -> str:
     """Three one after the other, then the rest at once, from a client that retries nothing."""
     upstream.reset("json")
+    began = time.monotonic()
     heard = [await asyncio.to_thread(served.ask, served.body(f"turn {number}")) for number in range(3)]
     rest = range(3, ROW_OF_CHALLENGES)
     heard += await asyncio.gather(*(asyncio.to_thread(served.ask, served.body(f"turn {number}")) for number in rest))
     statuses = sorted({each.status for each in heard})
-    return f"{', '.join(map(str, statuses))}; {_sends(upstream.sends)}"
+    return f"{', '.join(map(str, statuses))}{_after(time.monotonic() - began)}; {_sends(upstream.sends)}"
 
 
 async def _plan(served: Served, cache: Path, upstream: PeerUpstream) -> str:
@@ -94,7 +97,7 @@ async def _plan(served: Served, cache: Path, upstream: PeerUpstream) -> str:
         process.kill()
         return f"not ended after {PLAN_LIMIT_SECONDS} s; {_sends(upstream.sends)}, {upstream.refused} refused"
     seconds = asyncio.get_running_loop().time() - began
-    return f"{answered} answered in {seconds:.0f} s; {_sends(upstream.sends)}, {upstream.refused} refused"
+    return f"{answered} of {PLAN_CALLS} answered in {seconds:.0f} s; {_sends(upstream.sends)}, {upstream.refused} refused"
 
 
 def _told(heard: Heard) -> str:
@@ -106,6 +109,10 @@ def _told(heard: Heard) -> str:
     if b"RGV587" in heard.body or b"_waf_is_mobile" in heard.body:
         return f"200, the challenge as it came{wait}"
     return f"200, {'an error in it' if b'error' in heard.body else 'an empty answer'}{wait}"
+
+
+def _after(seconds: float) -> str:
+    return f" after {seconds:.0f} s" if seconds >= 1 else ""
 
 
 def _sends(count: int) -> str:

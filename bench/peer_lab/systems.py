@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable, Mapping
@@ -130,8 +129,3 @@ SYSTEMS: dict[str, System] = {
     "router": System("claude-code-router 2.0.0", (NODE, ROUTER), _router, wire="anthropic"),
 }
 """By the short name of `--only`; the first is what the others are compared with."""
-
-
-def is_there(name: str) -> bool:
-    """Whether this can be measured here: the command comes with the project only where it is built."""
-    return name != "command" or importlib.util.find_spec("breakwater") is not None

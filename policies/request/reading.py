@@ -97,12 +97,11 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
     hashed: Callable[[str], str],
     traits: tuple[TraitRow, ...] = (),
 ) -> Call:
-    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash for tokens."""
+    """Read a request; never raises. ``body`` is decoded, ``size`` its bytes as sent, ``hashed`` the keyed hash."""
     head = (fields := read_body(body)) or NOTHING
     parameters = read_body(head.parameters) or NOTHING
     model, suffixed = _model(head.model)
     history, session_id = MessageList(surface.wire, head), _session_id(head, header, query)
-    own = session_id or bodies.system_prompt(surface.wire, head, history)
     tools = _present(head.tools) or _present(head.functions) or _present(parameters.tools)
     return Call(
         surface=surface,
@@ -122,8 +121,13 @@ def read(  # noqa: PLR0913, PLR0917  what a request is made of
         body=body,
         fields=fields,
         history=history,
-        session=f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}",
+        hashed=hashed,
+        session=_session(surface, account, model, session_id or bodies.system_prompt(surface.wire, head, history)),
     )
+
+
+def _session(surface: Surface, account: str, model: str, own: str) -> str:
+    return f"{surface.upstream}\x1f{account}\x1f{model}\x1f{own}"
 
 
 def _member(raw: Raw | str, *names: str) -> Raw | str:

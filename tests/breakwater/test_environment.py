@@ -8,9 +8,10 @@ from pathlib import Path
 import certifi
 import pytest
 
-from breakwater import authorities, clients
+from breakwater import authorities, env
+from breakwater.cli import CommandError
 from breakwater.env import variables
-from breakwater.places import CommandError
+from tests.rows import over
 
 CERTIFICATE = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
 COMPANY = CERTIFICATE[0][CERTIFICATE[0].index("-----BEGIN") :] + CERTIFICATE[1]
@@ -27,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_client_of_the_table_is_sent_and_told_whom_to_trust(tmp_path: Path) -> None:
     given = variables(8090, tmp_path / "bundle.pem", {})
     assert {given[name] for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")} == {"http://127.0.0.1:8090"}
-    names = {name for client in clients.CLIENTS for name in client.authorities} | {"REQUESTS_CA_BUNDLE"}
+    names = {name for client in env.CLIENTS for name in client.authorities} | {"REQUESTS_CA_BUNDLE"}
     assert {given[name] for name in names} == {str(tmp_path / "bundle.pem")}
     assert given["NODE_USE_ENV_PROXY"] == "1"
     assert given["NO_PROXY"] == given["no_proxy"] == "localhost,127.0.0.1,::1"
@@ -88,7 +89,7 @@ def test_a_key_of_another_ca_is_noticed(made: Path, tmp_path: Path) -> None:
     assert str(folder) in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@over(
     ("there", "told"),
     [
         ({"HTTPS_PROXY": "http://proxy.corp:3128"}, "HTTPS_PROXY=http://proxy.corp:3128 is another proxy"),
@@ -99,11 +100,11 @@ def test_a_key_of_another_ca_is_noticed(made: Path, tmp_path: Path) -> None:
     ],
 )
 def test_doctor_finds_what_cannot_be_meant(there: dict[str, str], told: str) -> None:
-    (mistake,) = clients.mistakes(there, 8080, lambda host, _port: host == "api.z.ai")
+    (mistake,) = env.mistakes(there, 8080, lambda host, _port: host == "api.z.ai")
     assert told in mistake
 
 
-@pytest.mark.parametrize(
+@over(
     "there",
     [
         {},
@@ -114,13 +115,13 @@ def test_doctor_finds_what_cannot_be_meant(there: dict[str, str], told: str) -> 
     ],
 )
 def test_doctor_finds_nothing_where_nothing_is_wrong(there: dict[str, str]) -> None:
-    assert clients.mistakes(there, 8080, lambda host, _port: host == "api.z.ai") == []
+    assert env.mistakes(there, 8080, lambda host, _port: host == "api.z.ai") == []
 
 
 def test_a_client_trusts_by_the_variable_that_it_reads_alone(made: Path) -> None:
-    codex = next(client for client in clients.CLIENTS if client.program == "codex")
+    codex = next(client for client in env.CLIENTS if client.program == "codex")
     authority, bundle = authorities.own(made).read_bytes(), str(authorities.bundle(made, {}))
-    assert clients.trusts(codex, {"SSL_CERT_FILE": bundle}, authority)
-    assert not clients.trusts(codex, {"NODE_EXTRA_CA_CERTS": bundle}, authority)
-    assert not clients.trusts(codex, {"SSL_CERT_FILE": certifi.where()}, authority)
-    assert not clients.trusts(codex, {"SSL_CERT_FILE": bundle}, b"")
+    assert env.trusts(codex, {"SSL_CERT_FILE": bundle}, authority)
+    assert not env.trusts(codex, {"NODE_EXTRA_CA_CERTS": bundle}, authority)
+    assert not env.trusts(codex, {"SSL_CERT_FILE": certifi.where()}, authority)
+    assert not env.trusts(codex, {"SSL_CERT_FILE": bundle}, b"")

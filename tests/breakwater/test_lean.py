@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
 from mitmproxy import exceptions, hooks, options
 from mitmproxy.addons import default_addons
 from mitmproxy.addons.dumper import Dumper
@@ -15,6 +14,7 @@ from mitmproxy.test import tflow
 from mitmproxy.tools.dump import DumpMaster
 
 from breakwater.lean import ALWAYS, SLEEPERS, Lean
+from tests.rows import over
 
 Use = Callable[[Any], Awaitable[None]]
 
@@ -72,7 +72,7 @@ def called(kind: type[DumpMaster], *extra: Callable[[list[str]], Any]) -> list[s
     return notes
 
 
-@pytest.mark.parametrize(
+@over(
     "extra",
     [
         [lambda notes: Noted("one", notes), lambda notes: Noted("two", notes)],
@@ -121,7 +121,7 @@ def test_a_script_that_loads_into_another_addon_later_is_noticed() -> None:
     assert notes.count("script request") == 1
 
 
-@pytest.mark.parametrize("name", SLEEPERS)
+@over("name", SLEEPERS)
 def test_an_addon_sleeps_until_its_option_is_set_and_then_is_called(name: str) -> None:
     settings: dict[str, Any] = {
         "anticache": True,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from breakwater.status import LINE_AT_MOST, line, lines
 from operations.status import DecisionRow, Status, UpstreamRow
+from tests.rows import over
 
 
 def status(*rows: UpstreamRow, mode: str = "enforce", **more: Any) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def test_the_line_says_that_it_only_observes() -> None:
     assert line(status(row(), mode="observe")).startswith("Breakwater (observe): ok")
 
 
-@pytest.mark.parametrize("count", range(1, 12))
+@over("count", range(1, 12))
 def test_the_line_is_never_longer_than_a_prompt_bears(count: int) -> None:
     rows = [row(f"a-rather-long-name-{number}", "open", 59.0) for number in range(count)]
     said = line(status(*rows))

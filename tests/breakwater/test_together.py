@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from breakwater.together import Together
+from breakwater.lean import Together
 
 
 class Recorded:

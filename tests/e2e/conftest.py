@@ -17,7 +17,7 @@ from tests.e2e.lab.installed import Home, build_wheel, install
 from tests.e2e.lab.line import LONG, ONE, PERMITS, QUEUED
 from tests.e2e.lab.proxy import LAB, Proxy
 from tests.e2e.lab.script import Place
-from tests.e2e.lab.shared_server import SharedServer
+from tests.e2e.lab.shared_server import PROGRAM, SharedServer
 from tests.e2e.lab.upstream import Upstream
 
 FAMILIES = {
@@ -149,9 +149,9 @@ def bare(proxies: Proxies) -> Proxy:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[SharedServer]:
-    """A Redis server of the test's own."""
-    running = SharedServer(tmp_path / "redis").start()
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SharedServer]:
+    """A Redis server of the test's own, or the program that the test names."""
+    running = SharedServer(tmp_path / "redis", program=getattr(request, "param", PROGRAM)).start()
     yield running
     running.end()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.version import VERSION
+from operations import VERSION
 from tests.e2e.lab.installed import Home, build_wheel, install
 from tests.e2e.lab.proxy import PROJECT
 
@@ -68,7 +68,7 @@ def test_each_command_says_how_it_is_used(home: Home, words: tuple[str, ...]) ->
 def test_an_editable_install_uses_the_clone(home: Home, tmp_path: Path) -> None:
     command = install(PROJECT, tmp_path / "editable", "--editable")
     said = subprocess.run(
-        [command.parent / "python", "-c", "from breakwater.places import app; print(app())"],
+        [command.parent / "python", "-c", "from breakwater.cli import app; print(app())"],
         cwd=home.folder,
         env=home.environment,
         capture_output=True,

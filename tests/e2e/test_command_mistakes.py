@@ -65,6 +65,7 @@ OTHERS = {
         (["run", "--port"], ["--port"]),
         (["run", "--port", "0", "--", "true"], ["--port"]),
         (["env", "--frobnicate"], ["--frobnicate"]),
+        (["env", "--port", "0"], ["--port", "1 to 65535"]),
         (["status", "--line", "--json"], ["--json"]),
         (["status", "of"], ["of"]),
         (["doctor", "please"], ["please"]),
@@ -174,7 +175,8 @@ def test_a_breakwater_with_another_ca_is_not_taken(home: Home, tmp_path: Path) -
 
 
 def test_an_option_of_mitmproxy_that_is_wrong(home: Home) -> None:
-    for words in (["--mode", "sideways"], ["--set", "listen_port=no"], ["-s", "no-such-script.py"]):
+    (home.folder / "no.flow").write_text("no flow")
+    for words in (["-nr", "none.flow"], ["-nr", "no.flow"], ["--mode", "sideways"], ["--set", "listen_port=no"], ["-s", "no-such-script.py"]):
         said = home.say("start", *words)
         assert said.returncode in (1, 2)
         assert_one_line(said.stderr, words[1].rpartition("=")[2])

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from prometheus_client.parser import text_string_to_metric_families as metrics
 
-from operations.series import SERIES
+from operations.metrics import SERIES
 from tests.e2e.lab.client import ask
 from tests.e2e.lab.operated import PAGE, breaker, get, press, status, token
 from tests.e2e.lab.proxy import Proxy

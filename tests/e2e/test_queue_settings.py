@@ -171,7 +171,7 @@ def test_who_waits_and_how_it_ended_is_counted_and_two_lines_are_logged(
     assert metric(proxy, "breakwater_queue_seconds_sum", here) >= 3
     said = [line for line in proxy.log_since(mark).splitlines() if re.search(f"{here.host} .*(wait for their|nobody waits)", line)]
     assert len(said) == 2
-    assert said[0].endswith(f"{here.host} breaker_open: requests wait for their turn")
+    assert re.search(rf"{here.host} breaker_open: requests wait for their turn \(the first is flow [0-9a-f-]{{36}}\)$", said[0])
     assert f"{here.host} queue_empty: nobody waits any more; 4 waited, the longest for " in said[1]
     assert_nothing_is_out(proxy, here)
 

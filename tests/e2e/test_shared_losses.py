@@ -14,7 +14,7 @@ from tests.e2e.lab.client import ask
 from tests.e2e.lab.fleet import CHALLENGE, connection, send, settle, state, status, strikes, wait_for
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Place
-from tests.e2e.lab.shared_server import SharedServer, needs_server
+from tests.e2e.lab.shared_server import SharedServer, needs_server, with_each_server
 from tests.e2e.lab.wires import anthropic, streamed
 
 pytestmark = needs_server
@@ -51,6 +51,7 @@ LOSSES: dict[str, tuple[Callable[[SharedServer], object], Callable[[SharedServer
 }
 
 
+@with_each_server
 @pytest.mark.parametrize("name", LOSSES)
 def test_without_the_server_each_goes_on_and_all_meet_again(
     name: str, fleet: Fleet, place: Places, server: SharedServer
@@ -180,18 +181,3 @@ def test_a_version_too_old_is_one_line(fleet: Fleet, place: Places) -> None:
     assert "version 2.8.19" in one.log
     assert one.log.count(LOST) == 1
     assert send(one, here, "as ever").status == 200
-
-
-def test_nothing_that_is_secret_reaches_the_server(fleet: Fleet, place: Places, server: SharedServer) -> None:
-    here, (one,) = place(), fleet(1, breaker={**LONG, "scope": "account"})
-    watched: list[str] = []
-    here.then(*[CHALLENGE] * 4)
-    watch = threading.Thread(target=lambda: watched.extend(server.watch(3.0)))
-    watch.start()
-    for number in range(4):
-        send(one, here, f"prompt-CANARY {number}", "key-CANARY")
-    watch.join()
-    wait_for(lambda: here.host in server.everything(), "nothing was shared")
-    said = "\n".join(watched) + server.everything()
-    assert "breakwater:v1:wait:" in said
-    assert "CANARY" not in said

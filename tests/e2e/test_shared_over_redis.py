@@ -12,9 +12,9 @@ from pathlib import Path
 from tests.e2e.lab.certificates import Authority
 from tests.e2e.lab.client import Answer
 from tests.e2e.lab.fleet import CHALLENGE, connection, opened, send, settle, state, status, strikes, wait_for
-from tests.e2e.lab.proxy import Proxy
+from tests.e2e.lab.proxy import PROJECT, Proxy
 from tests.e2e.lab.script import Gate, Place
-from tests.e2e.lab.shared_server import SharedServer, free_port, needs_server
+from tests.e2e.lab.shared_server import SharedServer, free_port, needs_server, with_each_server
 from tests.e2e.lab.wires import ZCODE, anthropic, streamed, whole
 
 pytestmark = needs_server
@@ -26,8 +26,9 @@ BLOCKED = whole({"code": 3012, "msg": "Unusual activity"}, 405)
 OVERFLOW = whole({"error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens."}}, 400)
 
 
+@with_each_server
 def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> None:
-    here, proxies = place(), fleet(3)
+    here, proxies = place(), fleet(3, breaker={"open_seconds": 30})
     here.then(CHALLENGE, CHALLENGE, CHALLENGE)
     for number, proxy in enumerate(proxies):
         assert send(proxy, here, f"strike {number}").status == 529
@@ -37,24 +38,33 @@ def test_strikes_on_different_proxies_open_all(fleet: Fleet, place: Places) -> N
     assert [answer.header("x-breakwater") for answer in refused] == ["breaker_open"] * 3
     assert len(here.hits) == 3
     said = "\n".join(proxy.log for proxy in proxies)
-    assert said.count(f"{here.host} repeated_challenges: its breaker is opened for 3 s") == 1
-    assert said.count(f"{here.host} told_by_others: its breaker is opened for 3 s") == 2
+    assert said.count(f"{here.host} repeated_challenges: its breaker is opened for 30 s") == 1
+    assert said.count(f"{here.host} told_by_others: its breaker is opened for 30 s") == 2
 
 
+@with_each_server
 def test_of_thirty_that_come_to_two_proxies_as_the_window_ends_one_is_sent(fleet: Fleet, place: Places) -> None:
-    here, proxies = place(), fleet(2, queue={"seconds": 20})
+    proxies = fleet(2, queue={"seconds": 20})
+    sent: list[int] = []
+    while 1 not in sent:  # a proxy that hears nothing for 0.2 s goes by itself, as it should; on a busy machine that happens
+        assert len(sent) < 3, f"sent of thirty: {sent}"
+        sent.append(probes_of_thirty(place(), proxies))
+
+
+def probes_of_thirty(here: Place, proxies: list[Proxy]) -> int:
     opened(here, *proxies)
     answered = Gate()
-    here.then(replace(ANSWER, before=answered)).always(ANSWER)
+    here.then(*[replace(ANSWER, before=answered)] * 2).always(ANSWER)
     with ThreadPoolExecutor(30) as pool:
         waits = [pool.submit(send, proxies[number % 2], here, f"one of 30: {number}") for number in range(30)]
         settle(here, *proxies, to="probing")
-        wait_for(lambda: sum(len(status(proxy)["waiting"]) for proxy in proxies) == 29, "29 should wait")
-        assert len(here.hits) == 4
+        wait_for(lambda: sum(len(status(proxy)["waiting"]) for proxy in proxies) + len(here.hits) == 33, "not all came")
+        probes = len(here.hits) - 3
         answered.open()
         assert {wait.result().status for wait in waits} == {200}
     assert len(here.hits) == 33
     assert [state(proxy, here) for proxy in proxies] == ["closed", "closed"]
+    return probes
 
 
 def test_the_probe_of_a_killed_proxy_is_taken_over_when_its_lease_is_over(
@@ -99,8 +109,10 @@ def until_sent(proxy: Proxy, here: Place) -> Answer:
     raise AssertionError("it was never sent")
 
 
-def test_told_waits_cross_over_and_end_with_the_answer(fleet: Fleet, place: Places) -> None:
+@with_each_server
+def test_told_waits_cross_over_and_end_with_the_answer(fleet: Fleet, place: Places, server: SharedServer) -> None:
     here, (one, two) = place(), fleet(2, retry_after={"challenge": 30})
+    server.ask("ZADD", "breakwater:v1:index:wait", "1", "of long ago")
     here.then(CHALLENGE)
     assert send(one, here, "the very same", "somebody").retry_after == 30
     wait_for(lambda: bool(status(two)["refusals"]), "the wait was not heard")
@@ -108,8 +120,12 @@ def test_told_waits_cross_over_and_end_with_the_answer(fleet: Fleet, place: Plac
     assert again.header("x-breakwater") == "remembered_wait"
     assert 20 <= (again.retry_after or 0) <= 30
     assert len(here.hits) == 1
+    (name,) = server.ask("ZRANGE", "breakwater:v1:index:wait", "0", "-1")
+    assert name in server.everything()
+    assert name != "of long ago", "the index grows without end"
 
 
+@with_each_server
 def test_blocked_accounts_cross_over(fleet: Fleet, place: Places) -> None:
     here, (one, two) = place("zcode"), fleet(2)
     here.then(BLOCKED).always(ANSWER)
@@ -167,12 +183,18 @@ def test_sharing_begins_and_ends_with_the_config(fleet: Fleet, place: Places, se
     assert here.host in server.everything()
 
 
+def may_what(page: str) -> list[str]:
+    """The rights that the page says are enough."""
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    return text.partition("ACL SETUSER breakwater on >password ")[2].partition("\n")[0].split()
+
+
 def test_a_server_behind_tls_with_a_user_who_may_little_is_used(
     fleet: Fleet, place: Places, tmp_path: Path
 ) -> None:
     (tmp_path / "authority").mkdir()
     authority = Authority(tmp_path / "authority")
-    may = ["on", ">pw-CANARY", "resetkeys", "~breakwater:*", "&breakwater:*", "+@all", "-info", "-flushall"]
+    may = ["on", ">pw-CANARY", *may_what("docs/scaling.md")]
     files = ["--tls-cert-file", str(authority.chain_path), "--tls-key-file", str(authority.chain_path)]
     files += ["--tls-ca-cert-file", str(authority.ca_path), "--tls-auth-clients", "no"]
     tls_port = free_port()
@@ -185,5 +207,22 @@ def test_a_server_behind_tls_with_a_user_who_may_little_is_used(
             send(proxy, here, f"strike {proxy.port}")
         wait_for(lambda: strikes(one, here) == strikes(two, here) == 2, "the strikes did not meet")
         assert "CANARY" not in one.log + str(status(one))
+    finally:
+        server.end()
+
+
+def test_a_socket_of_this_machine_is_used(fleet: Fleet, place: Places, tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    server = SharedServer(tmp_path / "redis", "--unixsocket", str(path), password="pw-CANARY").start()
+    try:
+        here, (one, two) = place(), fleet(2, shared=f"unix://default@{path}?db=1&password=pw-CANARY")
+        here.then(CHALLENGE, CHALLENGE)
+        for proxy in (one, two):
+            send(proxy, here, f"strike {proxy.port}")
+        wait_for(lambda: strikes(one, here) == strikes(two, here) == 2, "the strikes did not meet")
+        server.kill()
+        wait_for(lambda: connection(one) == "alone", "nobody noticed")
+        assert "CANARY" not in one.log + str(status(one))
+        assert f"unix://{path} is not to be used" in one.log
     finally:
         server.end()

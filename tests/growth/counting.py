@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +32,9 @@ LEFT_ALONE = frozenset({"super", "isinstance", "len", "cast", "hasattr", "getatt
 _SIZED = (str, bytes, bytearray, memoryview, list, tuple, set, frozenset, dict)
 _TEXTS = (str, bytes, bytearray)
 _HOLDERS = (list, set, dict)
+_TAKING = frozenset({"extend", "update"})
+"""Methods of a holder that cost what they are given; the others cost nothing."""
+_SEARCHES = (re.search, re.match, re.fullmatch, re.sub)
 _FINDS = frozenset({"find", "index", "startswith", "endswith", "removeprefix", "removesuffix", "strip", "lstrip", "rstrip"})
 
 
@@ -46,13 +49,22 @@ class Meter:
 
     def call(self, function: Any, /, *args: Any, **named: Any) -> Any:
         self.total += 1
-        if _is_own(getattr(function, "__module__", None)):
-            return function(*args, **named)
-        given = 0
-        for arg in args:
-            if isinstance(arg, _SIZED):
-                given += len(arg)
-        owner = getattr(function, "__self__", None)
+        if type(function) is not BuiltinFunctionType:
+            own = _is_own(getattr(function, "__module__", None))
+            return function(*args, **named) if own else self._outside(function, None, args, named)
+        owner: Any = function.__self__
+        if type(owner) in _HOLDERS and function.__name__ not in _TAKING:  # the commonest: they cost nothing
+            try:
+                return function(*args, **named)
+            except BaseException:
+                self.total += _given(args) + len(owner)
+                raise
+        return self._outside(function, owner, args, named)
+
+    def _outside(self, function: Any, owner: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        given = _given(args)
+        if owner is None:
+            owner = getattr(function, "__self__", None)
         try:
             result = function(*args, **named)
         except BaseException:
@@ -65,14 +77,14 @@ class Meter:
         name = getattr(function, "__name__", "")
         if isinstance(owner, re.Pattern):
             return self._of_pattern(owner, name, args, result)
-        if function in (re.search, re.match, re.fullmatch, re.sub) and isinstance(args[0], str):
-            return self._of_pattern(re.compile(args[0], *args[2:]), name, args[1:2], result)
         if isinstance(owner, _TEXTS) and name in _FINDS:
             return _of_find(owner, name, args, result)
+        if isinstance(owner, _HOLDERS):
+            return given if name in _TAKING else 0
+        if function in _SEARCHES and isinstance(args[0], str):
+            return self._of_pattern(re.compile(args[0], *args[2:]), name, args[1:2], result)
         if name == "raw_decode" and isinstance(result, tuple):
             return int(result[1]) - (args[1] if len(args) > 1 else 0)
-        if isinstance(owner, _HOLDERS):
-            return given if name in ("extend", "update") else 0
         made = _size(result)
         if made and any(result is arg for arg in args):
             made = 0
@@ -129,6 +141,14 @@ def _of_find(owner: Any, name: str, args: tuple[Any, ...], result: Any) -> int:
     if isinstance(result, bool):
         return _size(args[0])
     return 0 if result is owner else _size(result)
+
+
+def _given(args: tuple[Any, ...]) -> int:
+    given = 0
+    for arg in args:
+        if isinstance(arg, _SIZED):
+            given += len(arg)
+    return given
 
 
 def _size(value: Any) -> int:

@@ -25,7 +25,7 @@ LONG = os.environ.get("BREAKWATER_GROWTH") == "long"
 TIMES = 8
 AT_MOST = 3.0
 """Times that a byte may cost more in an input that is ``TIMES`` as long."""
-WHOLE, SINGLE = (8_000, 1_200) if LONG else (600, 70)
+WHOLE, SINGLE = (8_000, 1_200) if LONG else (300, 70)
 """Bytes of the smaller input, in one piece and in single bytes."""
 SECONDS_AT_MOST = 0.05
 """For one pattern over the longest text that it is given; the slowest takes a fiftieth of it."""
@@ -40,15 +40,18 @@ class Case(NamedTuple):
 
 BODIES = {**shapes.STREAMS, **shapes.DOCUMENTS, **shapes.MESSAGES, **shapes.PAGES}
 STREAMS = BODIES if LONG else shapes.STREAMS
+DOCUMENTS = BODIES if LONG else {**shapes.DOCUMENTS, **shapes.MESSAGES, **shapes.PAGES}
+LATER = BODIES if LONG else {**shapes.STREAMS, **shapes.PAGES}
+FIELDS = BODIES if LONG else {**shapes.MESSAGES, **shapes.STREAMS}
 Table = tuple[tuple[str, Reading, Mapping[str, Shape]], ...]
 WHOLE_ONLY: Table = (
     ("a body of events", readers.held(readers.SSE), STREAMS),
-    ("a document", readers.held(readers.JSON), BODIES),
+    ("a document", readers.held(readers.JSON), DOCUMENTS),
     ("a page", readers.held(readers.HTML), shapes.PAGES),
-    ("a stream after its time", readers.capped, {**STREAMS, **shapes.PAGES}),
-    ("a stream that has answered", readers.committed, BODIES),
+    ("a stream after its time", readers.capped, LATER),
+    ("a stream that has answered", readers.committed, LATER),
     ("lines after the first", readers.lines, {**STREAMS, **shapes.DOCUMENTS}),
-    ("a head", readers.head, BODIES),
+    ("a head", readers.head, FIELDS),
     ("a request", readers.request("ANTHROPIC"), {**shapes.REQUESTS, **shapes.DOCUMENTS}),
     ("a request of the openai wire", readers.request("OPENAI"), shapes.REQUESTS),
     ("a request of a web client", readers.request("QWEN_WEB"), shapes.REQUESTS),
@@ -104,10 +107,15 @@ def cost(metered: Metered, case: Case, size: int) -> int:
         return metered.meter.total - before
 
 
-def growth(metered: Metered, case: Case, longer: int = 1) -> float:
+def growth(metered: Metered, case: Case, times: int = 1) -> float:
     """Times that a byte costs more in the longer input."""
-    size = (SINGLE if case.single else WHOLE) * longer
+    size = (SINGLE if case.single else WHOLE) * times
     return cost(metered, case, TIMES * size) / cost(metered, case, size) / TIMES
+
+
+def longer(case: Case) -> int:
+    """Python reads 4300 digits and no more."""
+    return 2 if "digits" in case.name and not (case.single or LONG) else 1
 
 
 READERS = sorted({name.partition(": ")[0] for name in CASES})
@@ -115,7 +123,8 @@ READERS = sorted({name.partition(": ")[0] for name in CASES})
 
 @pytest.mark.parametrize("reader", READERS)
 def test_the_cost_of_a_byte_does_not_grow_with_the_input(reader: str) -> None:
-    grown = {case.name: growth(product(), case) for case in CASES.values() if case.name.startswith(f"{reader}: ")}
+    cases = [case for case in CASES.values() if case.name.startswith(f"{reader}: ")]
+    grown = {case.name: growth(product(), case, longer(case)) for case in cases}
     assert {name: times for name, times in grown.items() if times > AT_MOST} == {}
 
 
@@ -213,18 +222,18 @@ def test_without_its_mend_the_growth_is_seen(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "longer"),
+    ("name", "times"),
     [
-        ("an answer as text: tools", 20),
-        ("a stream that has answered: a comment line without end, in single bytes", 5),
-        ("a stream that has answered: a page with blank lines, in single bytes", 5),
+        ("an answer as text: tools", 32),
+        ("a stream that has answered: a comment line without end, in single bytes", 3),
+        ("a stream that has answered: a page with blank lines, in single bytes", 3),
     ],
 )
-def test_without_its_mend_the_growth_is_seen_in_longer_ones(name: str, longer: int) -> None:
-    assert growth(product(), CASES[name], longer) <= AT_MOST
-    assert growth(unmended(), CASES[name], longer) > AT_MOST
+def test_without_its_mend_the_growth_is_seen_in_longer_ones(name: str, times: int) -> None:
+    assert growth(product(), CASES[name], times) <= AT_MOST
+    assert growth(unmended(), CASES[name], times) > AT_MOST
 
 
 def test_without_its_mend_the_exception_is_seen() -> None:
     with pytest.raises(ValueError, match="digits"):
-        growth(unmended(), CASES["a page: a character of digits"])
+        growth(unmended(), CASES["a page: a character of digits"], 2)

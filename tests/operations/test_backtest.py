@@ -18,6 +18,7 @@ from operations.backtest import Backtest
 from policies.research import report
 from policies.research.report import Report
 from tests.policies.exchanges import MTOP, settings
+from tests.rows import over
 
 REFUSALS = {
     "3007": (400, b'{"code":3007,"msg":"captcha verify failed"}'),
@@ -105,12 +106,12 @@ def planted(cause: str, exchanges: int, refusal: tuple[int, bytes], seed: int = 
     return recording.flows
 
 
-@pytest.mark.parametrize("refusal", sorted(REFUSALS))
+@over("refusal", sorted(REFUSALS))
 @pytest.mark.parametrize(("cause", "letters"), [("gap", "A"), ("connection", "D"), ("token", "E"), ("nothing", "")])
 def test_a_planted_cause_is_named_and_no_other(cause: str, letters: str, refusal: str) -> None:
-    _, found = judged(planted(cause, 160, REFUSALS[refusal]))
+    _, found = judged(planted(cause, 120, REFUSALS[refusal]))
     assert "".join(found.causes) == letters
-    assert found.exchanges == 160, "what these rules would have refused here was sent then, and counts"
+    assert found.exchanges == 120, "what these rules would have refused here was sent then, and counts"
     assert found.resent.all == 0, "nothing was sent again then"
 
 
@@ -149,6 +150,8 @@ def test_answers_of_our_own_in_a_file_are_counted_as_what_they_replaced_and_loca
     recording.exchange(529, b"{}", X_Breakwater="challenge_captcha", Retry_After="30")  # of a proxy that keeps no metadata
     recording.exchange(529, b"{}", X_Breakwater="breaker_open", Retry_After="30")
     recording.exchange(529, b"{}", X_Breakwater="remembered_wait", Retry_After="30")
+    for waited in ("no_slot", "stated_wait", "slow_start", "queue_full", "closing"):
+        recording.exchange(429, b'{"error":{"message":"Too many"}}', X_Breakwater=waited, Retry_After="30")
     backtest, _ = judged(recording.flows)
     assert [(record.finding, record.refused) for record in backtest.evidence] == [("challenge", True)] * 2
 

@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from operations.config_watch import LARGEST_BYTES, ConfigWatch
+from operations.reload import LARGEST_BYTES, ConfigWatch
 
 
 def write(path: Path, text: str) -> None:
@@ -86,7 +86,7 @@ def test_nothing_in_the_files_place_raises(tmp_path: Path) -> None:
     path.unlink()
     path.write_bytes(b"\xff\xfe: 1\n")
     assert "\ufffd" in (watch.poll() or "")
-    assert ConfigWatch("nul\0byte").poll() is None
+    assert ConfigWatch(Path("nul\0byte")).poll() is None
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from mitmproxy.test import taddons, tflow
 
 from operations import content_view
 from operations.content_view import BreakwaterView, describe, explain, register, unregister
+from tests.rows import over
 
 STREAM = b'data: {"choices":[{"delta":{"content":"It is "}}]}\n\ndata: {"choices":[{"delta":{"content":"so."}}]}\n\n'
 
@@ -163,7 +164,7 @@ def test_the_explanation_leaves_the_answer_out() -> None:
     assert describe(flow).startswith(explain(flow))
 
 
-@pytest.mark.parametrize(
+@over(
     "metadata",
     [
         None,

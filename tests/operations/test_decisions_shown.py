@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ def test_what_is_said_of_it_is_one_value(
     assert flow.comment == f"Breakwater {row.reason}: {row.comment}"
     assert f"Breakwater: zai {reason}: {row.comment.removesuffix('.')} (" in caplog.text
     assert f", flow {flow.id})" in caplog.text
+    assert all(re.fullmatch(r"Breakwater: zai \w+: .*, flow [-0-9a-f]{36}\)", line) for line in caplog.messages)
     assert (row.attempts, noted["attempts"]) == (sends, sends)
     assert (counts.avoided if before else counts.replaced)["zai", reason] == 1
 

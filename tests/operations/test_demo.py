@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from operations.demo import PATHS, SEQUENCE, Demo
+from tests.rows import over
 
 Ask = Callable[..., Awaitable[tuple[int, str, bytes]]]
 
@@ -107,7 +108,7 @@ def test_anything_else_says_what_there_is(path: str, method: str) -> None:
     on_demo(test)
 
 
-@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"stream": "yes"}', b""])
+@over("body", [b"not json", b"[]", b'{"stream": "yes"}', b""])
 def test_a_body_that_asks_for_no_stream_gets_a_whole_answer(body: bytes) -> None:
     async def test(ask: Ask) -> None:
         assert (await ask("/v1/messages", body))[1] == "application/json"
@@ -115,7 +116,7 @@ def test_a_body_that_asks_for_no_stream_gets_a_whole_answer(body: bytes) -> None
     on_demo(test)
 
 
-@pytest.mark.parametrize(
+@over(
     "junk", [b"", b"\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"x" * 70000]
 )
 def test_what_is_no_request_ends_its_own_connection_only(junk: bytes) -> None:

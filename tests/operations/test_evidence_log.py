@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from operations import controller, evidence_log
+from operations import controller, log
 from policies.exchange import Exchange
 from tests.policies.exchanges import OK, Controller, settings
 
@@ -33,13 +33,13 @@ def lines(tmp_path: Path) -> list[dict[str, Any]]:
 
 def test_a_batch_is_taken_when_it_is_full_and_in_its_order(here: controller.Controller, tmp_path: Path) -> None:
     ex = ended()
-    for number in range(evidence_log.BATCH - 1):
+    for number in range(log.BATCH - 1):
         here.evidence_log.add(ex, number)
     assert lines(tmp_path) == []
-    here.evidence_log.add(ex, evidence_log.BATCH - 1)
-    assert [line["wall"] for line in lines(tmp_path)] == list(range(evidence_log.BATCH))
+    here.evidence_log.add(ex, log.BATCH - 1)
+    assert [line["wall"] for line in lines(tmp_path)] == list(range(log.BATCH))
     here.evidence_log.wait()
-    assert len(lines(tmp_path)) == evidence_log.BATCH
+    assert len(lines(tmp_path)) == log.BATCH
 
 
 def test_large_bodies_are_taken_elsewhere_and_what_follows_comes_after_them(
@@ -53,7 +53,7 @@ def test_large_bodies_are_taken_elsewhere_and_what_follows_comes_after_them(
         return note(ex, wall)
 
     monkeypatch.setattr(here.rules, "note", wait_with_first)
-    here.evidence_log.add(ended(text="x" * evidence_log.LARGE_BYTES), 1.0)
+    here.evidence_log.add(ended(text="x" * log.LARGE_BYTES), 1.0)
     here.evidence_log.flush()
     here.evidence_log.add(ended(), 2.0)
     here.evidence_log.flush()
@@ -68,7 +68,7 @@ def test_large_bodies_are_taken_elsewhere_and_what_follows_comes_after_them(
 
 
 def test_bodies_do_not_wait_without_end(here: controller.Controller, tmp_path: Path) -> None:
-    here.evidence_log.add(ended(text="x" * evidence_log.BATCH_BYTES), 1.0)
+    here.evidence_log.add(ended(text="x" * log.BATCH_BYTES), 1.0)
     assert here.evidence_log._newest
     here.evidence_log._newest.result()
     assert [line["wall"] for line in lines(tmp_path)] == [1.0]

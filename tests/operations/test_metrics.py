@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from operations.metrics import FAULTS, Counters, render
-from operations.series import SERIES, Series
+from operations.metrics import FAULTS, SERIES, Counters, Series, render
 from operations.status import RefusalRow, Status, Table, UpstreamRow, WindowRow
+from tests.rows import over
 
 
 def full_status() -> Status:
@@ -138,7 +138,7 @@ ODD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("accept", ODD)
+@over("accept", ODD)
 def test_whatever_is_asked_for_is_answered_in_one_of_two_forms(accept: str) -> None:
     content_type, text = render(full_status(), accept)
     content_type.encode("ascii")
@@ -196,7 +196,7 @@ def test_a_fresh_start_is_valid_text() -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
-@pytest.mark.parametrize("row", SERIES, ids=lambda row: row.name)
+@over("row", SERIES, ids=lambda row: row.name)
 def test_the_page_of_metrics_has_each_series_with_its_type_labels_unit_and_meaning(row: Series) -> None:
     labels = f"{{{', '.join(row.labels)}}}"
     line = f"| `{row.name}`{labels} | {row.type} | {row.unit or '–'} | {row.meaning} |"

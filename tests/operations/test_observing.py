@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from mitmproxy import http
 from mitmproxy.test import tflow
 
@@ -13,12 +12,13 @@ from operations.controller import Controller
 from operations.held import Watched
 from tests.e2e.lab.wires import COMPLETIONS, asked, openai
 from tests.policies.exchanges import settings
+from tests.rows import over
 
 REFUSAL = b'data: {"error":{"code":"1305","message":"The service may be temporarily overloaded"}}\n\n'
 STREAM = b"".join(openai("a", "b")[:2]) + REFUSAL
 
 
-@pytest.mark.parametrize("size", [1, 7, 50, len(STREAM)])
+@over("size", [1, 7, 50, len(STREAM)])
 def test_a_refusal_after_the_first_answer_frame_is_seen_in_any_chunking(size: int) -> None:
     controller = Controller(settings("mode: observe"))
     flow: Any = tflow.tflow(req=http.Request.make("POST", f"https://api.z.ai{COMPLETIONS}", asked()))

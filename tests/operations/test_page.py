@@ -13,6 +13,7 @@ from operations.page_text import CODES, WORDS
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from policies.kinds import Kind, Reason
 from tests.operations.page_source import Ask, SourceStub, status
+from tests.rows import over
 
 NASTY = "<script>alert('x')</script>\"&"
 
@@ -63,7 +64,7 @@ def test_everything_is_escaped(ask: Ask, source: SourceStub) -> None:
     assert NASTY not in text
 
 
-@pytest.mark.parametrize(
+@over(
     ("query", "accepts", "word"),
     [
         ("", "zh-CN,zh;q=0.9,en;q=0.8", "最近的决定"),
@@ -103,7 +104,7 @@ def test_nothing_comes_from_elsewhere_and_no_script_but_our_own_runs(ask: Ask) -
     assert not re.findall(r"\son\w+=", response.text)
 
 
-@pytest.mark.parametrize("path", ["/", "/status.json", "/metrics", "/healthz", "/nothing"])
+@over("path", ["/", "/status.json", "/metrics", "/healthz", "/nothing"])
 def test_every_answer_is_sealed(ask: Ask, path: str) -> None:
     headers = ask(path).headers
     assert headers["cache-control"] == "no-store"
@@ -128,7 +129,7 @@ def test_the_health_is_one_word(ask: Ask) -> None:
     assert ask("/healthz").content == b"ok\n"
 
 
-@pytest.mark.parametrize(
+@over(
     "path",
     [
         "/nothing",
@@ -151,7 +152,7 @@ def test_everything_else_is_not_found(ask: Ask, path: str) -> None:
     assert response.content == b"Not Found\n"
 
 
-@pytest.mark.parametrize(
+@over(
     ("method", "path"),
     [
         ("GET", "/act"),
@@ -178,7 +179,7 @@ def test_our_own_host_is_answered_in_every_spelling(ask: Ask, host: str) -> None
     assert ask(host=host).status_code == 200
 
 
-@pytest.mark.parametrize(
+@over(
     "host",
     [
         "evil.example",
@@ -192,7 +193,7 @@ def test_our_own_host_is_answered_in_every_spelling(ask: Ask, host: str) -> None
         "a b",
     ],
 )
-@pytest.mark.parametrize("path", ["/", "/status.json", "/metrics"])
+@over("path", ["/", "/status.json", "/metrics"])
 def test_any_other_host_is_not_found(ask: Ask, source: SourceStub, host: str, path: str) -> None:
     assert ask(path, host=host).status_code == 404
 

@@ -7,6 +7,7 @@ import pytest
 
 from operations.page_site import HOST
 from tests.operations.page_source import FORM, ORIGIN, TOKEN, Ask, SourceStub, press
+from tests.rows import over
 
 
 @pytest.mark.parametrize("action", ["open", "close", "reset", "forget"])
@@ -35,7 +36,7 @@ def test_our_own_page_may_press(ask: Ask, source: SourceStub, headers: dict[str,
     assert source.done
 
 
-@pytest.mark.parametrize(
+@over(
     "headers",
     [
         {"Origin": "http://evil.example"},
@@ -60,7 +61,7 @@ def test_a_request_that_does_not_say_where_it_comes_from_may_not_press(ask: Ask,
     assert source.done == []
 
 
-@pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", "%C3%BC", TOKEN.upper()])
+@over("token", ["", "wrong", TOKEN + "x", "%C3%BC", TOKEN.upper()])
 def test_without_the_token_nothing_is_done(ask: Ask, source: SourceStub, token: str) -> None:
     assert press(ask, token=token, action="open", upstream="zai").status_code == 403
     assert source.done == []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from mitmproxy import http
 from mitmproxy.proxy import mode_specs
 from mitmproxy.test import tflow
 
 from operations.page_site import HOST, site
+from tests.rows import over
 
 
 def asked(host: str, port: int, header: str, *, peer: str = "127.0.0.1", mode: str = "regular", listens: int = 8080) -> http.HTTPFlow:
@@ -22,7 +22,7 @@ def asked(host: str, port: int, header: str, *, peer: str = "127.0.0.1", mode: s
     return flow
 
 
-@pytest.mark.parametrize(
+@over(
     ("flow", "found"),
     [
         (asked(HOST, 80, HOST), HOST),

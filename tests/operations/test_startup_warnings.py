@@ -10,6 +10,7 @@ import pytest
 from mitmproxy import ctx
 
 from operations import startup
+from tests.rows import over
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def warned(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) ->
     return start
 
 
-@pytest.mark.parametrize(
+@over(
     ("mode", "host", "beyond"),
     [
         (["regular"], "127.0.0.1", False),

@@ -92,7 +92,7 @@ class Controller:
             raw,
             size=len(raw),
             account=account,
-            hashed=lambda text: f"h({len(text)})",
+            hashed=self.state.hashed,
         )
 
     def ask(self, where: str = "zai", text: str = "hi", *, account: str = "a", **extra: Any) -> tuple[Exchange, Admission]:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
 from policies.decisions import Commit, Decision, Refuse, Replace
 from policies.exchange import Exchange
 from tests.policies.exchanges import MTOP, OK, Controller
+from tests.rows import over
 
 BAD_SECONDS = 70.0
 LATENCY = 0.05
@@ -188,8 +187,8 @@ class Afternoon:
 PLACES = [("zai", "mtop"), ("zai", "page"), ("qwen-chat", "mtop"), ("qwen-chat", "page"), ("dashscope", "mtop"), ("zcode", "3007")]
 
 
-@pytest.mark.parametrize(("where", "form"), PLACES)
-@pytest.mark.parametrize("name", sorted(CLIENTS))
+@over(("where", "form"), PLACES)
+@over("name", sorted(CLIENTS))
 def test_a_turn_ends_in_the_answer_with_at_most_four_sends(name: str, where: str, form: str) -> None:
     afternoon = Afternoon(where, form)
     afternoon.joins(name, CLIENTS[name]())
@@ -198,8 +197,8 @@ def test_a_turn_ends_in_the_answer_with_at_most_four_sends(name: str, where: str
     assert afternoon.sends[name] <= AT_MOST, afternoon.tries
 
 
-@pytest.mark.parametrize("name", sorted(CLIENTS))
-@pytest.mark.parametrize("scope", ["upstream", "account"])
+@over("name", sorted(CLIENTS))
+@over("scope", ["upstream", "account"])
 def test_so_do_the_turns_of_two_accounts_side_by_side(name: str, scope: str) -> None:
     afternoon = Afternoon("zai", "mtop", f"breaker: {{scope: {scope}}}")
     afternoon.joins("first", CLIENTS[name](), account="a")
@@ -209,7 +208,7 @@ def test_so_do_the_turns_of_two_accounts_side_by_side(name: str, scope: str) -> 
     assert max(afternoon.sends.values()) <= AT_MOST
 
 
-@pytest.mark.parametrize("name", sorted(CLIENTS))
+@over("name", sorted(CLIENTS))
 def test_so_does_a_turn_with_a_title_request_beside_it(name: str) -> None:
     """A title is asked once and given up, as clients do with background requests."""
     title: dict[str, Any] = {"max_tokens": 100, "system": [{"type": "text", "text": "You are naming a coding session"}]}

@@ -13,6 +13,7 @@ from policies.breakers import Breakers
 from policies.kinds import Family
 from policies.saved import OpenBreaker
 from policies.settings import BreakerSettings, RetryAfterSettings, Settings, Upstream
+from tests.rows import over
 
 CAP = 59
 START = 1000.0
@@ -99,8 +100,8 @@ MOVES: dict[tuple[BreakerState, str], tuple[BreakerState, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("state", BreakerState)
+@over("event", EVENTS)
+@over("state", BreakerState)
 def test_every_event_in_every_state_does_what_the_table_says_and_else_nothing(state: BreakerState, event: str) -> None:
     case = Case(state)
     strikes = 1 if state is CLOSED else 0
@@ -189,7 +190,7 @@ def test_zero_seconds_turn_it_off() -> None:
     assert breaker.state(START).state is CLOSED
 
 
-@pytest.mark.parametrize(
+@over(
     ("open_seconds", "cap", "window"),
     [(60, 59, 59), (59.5, 59, 59), (61, 59, 61), (59, 59, 59), (10, 59, 10), (21, 20, 20)],
 )
@@ -284,7 +285,7 @@ def test_a_view_shows_what_is_left_since_when_and_how_old_the_probe_is() -> None
     assert (view.left, view.opened_at, view.probe_age) == (0.0, START, 5.0)
 
 
-@pytest.mark.parametrize(
+@over(
     ("seconds", "told"),
     [(-5, 1), (0, 1), (0.2, 1), (1, 1), (1.01, 2), (30.0000000001, 30), (58.2, 59), (59, 59), (60, 59), (float("inf"), 59),
      (float("nan"), 59)],
@@ -339,7 +340,7 @@ def test_a_closed_breaker_has_no_row() -> None:
     assert Breaker(BreakerSettings(), CAP).dump(1.7e9, START) is None
 
 
-@pytest.mark.parametrize("jump", [-1e9, -60, 60, 1e9])
+@over("jump", [-1e9, -60, 60, 1e9])
 def test_whatever_the_wall_clock_did_it_is_open_for_a_window_at_most(jump: float) -> None:
     left = restarted(opened().dump(1.7e9, START), 1.7e9 + jump).state(5.0).left
     assert 0 <= left <= 59

@@ -7,6 +7,7 @@ import pytest
 
 from policies.concurrency import KEPT_SECONDS, Key, LearntLimit, Limits
 from policies.settings import Concurrency
+from tests.rows import over
 
 KEY = Key("zai", "acc", "glm-4.6")
 
@@ -148,7 +149,7 @@ def test_a_limit_outlives_a_restart_but_not_a_day() -> None:
 GOOD: dict[str, object] = {"upstream": "zai", "account": "a", "model": "m", "limit": 2, "learnt_at": 1.7e9}
 
 
-@pytest.mark.parametrize(
+@over(
     "row",
     [None, [], {}, *({**GOOD, **bad} for bad in (
         {"limit": 0}, {"limit": True}, {"limit": 2.0}, {"limit": 10**9}, {"learnt_at": "x"}, {"learnt_at": float("nan")},

@@ -12,6 +12,7 @@ from policies.decisions import Answer, Decision, Forward, Refuse, Replace
 from policies.exchange import Exchange
 from policies.judge import Judge
 from tests.policies.exchanges import MTOP, Controller, added
+from tests.rows import over
 
 OVERLOAD = b'{"error":{"code":"1305","message":"The service may be temporarily overloaded"}}'
 LIMITED: dict[str, Any] = {"error": {"code": "1302", "message": "Rate limit reached for requests"}}
@@ -93,7 +94,7 @@ def test_a_large_body_that_is_challenged_inside_its_stream_is_no_strike_and_is_n
     assert isinstance(controller.ask("qwen-chat", "short")[1], Forward)
 
 
-@pytest.mark.parametrize(
+@over(
     ("body", "status"),
     [
         (b'{"code":401,"msg":"unauthorized"}', 529),

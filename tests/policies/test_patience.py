@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from policies import patience
+from tests.rows import over
 
 NOBODY: dict[str, float] = {}
 
 
-@pytest.mark.parametrize(
+@over(
     ("headers", "limit"),
     [
         ({}, 45),
@@ -30,8 +29,8 @@ def test_a_client_says_how_long_it_bears_or_is_known_by_its_name(headers: dict[s
     assert patience.of(headers, NOBODY, 280).limit == limit
 
 
-@pytest.mark.parametrize("name", ["x-stainless-read-timeout", "x-stainless-timeout"])
-@pytest.mark.parametrize("value", ["-1", "1e9", "abc", "nan", "inf", "", "0", "9" * 5000, "86401", "٣٠", "600;x", "1_0"])
+@over("name", ["x-stainless-read-timeout", "x-stainless-timeout"])
+@over("value", ["-1", "1e9", "abc", "nan", "inf", "", "0", "9" * 5000, "86401", "٣٠", "600;x", "1_0"])
 def test_a_limit_that_is_no_number_of_seconds_says_nothing(name: str, value: str) -> None:
     assert patience.of({name: value}, NOBODY, 280).limit == 45
 

@@ -12,6 +12,7 @@ from policies.calls import Call, Surface
 from policies.kinds import Family, Role, Wire
 from policies.refusal_memory import START_AGAIN_SECONDS, RefusalMemory, Remembered
 from policies.saved import StandingRefusal
+from tests.rows import over
 
 CAP = 59
 START = 1000.0
@@ -107,7 +108,7 @@ def test_one_that_was_sent_before_the_wait_was_over_does_not_double_however_late
     assert told(refusals, START + 80, sent=START + 71) == 59
 
 
-@pytest.mark.parametrize(
+@over(
     ("stated", "expected"), [(1, 1), (14, 14), (2.3, 3), (0.2, 1), (59, 59), (60, 59), (504641, 59), (float("inf"), 59)]
 )
 def test_the_upstreams_own_wait_goes_before_ours(stated: float | None, expected: object) -> None:
@@ -117,7 +118,7 @@ def test_the_upstreams_own_wait_goes_before_ours(stated: float | None, expected:
     assert refusals.waiting("a", "d", START + expected) is None
 
 
-@pytest.mark.parametrize("stated", [0, -3, float("nan"), None])
+@over("stated", [0, -3, float("nan"), None])
 def test_a_stated_wait_that_is_none_is_ours(stated: float | None) -> None:
     assert told(RefusalMemory(), START, stated) == 30
 
@@ -254,7 +255,7 @@ def test_a_restart_keeps_blocked_accounts_and_hopeless_requests_but_no_waits() -
     assert fresh.any_for("a")
 
 
-@pytest.mark.parametrize(("jump", "left"), [(-1e6, 1800), (0, 1800), (1799, 1), (1800, None), (1e9, None)])
+@over(("jump", "left"), [(-1e6, 1800), (0, 1800), (1799, 1), (1800, None), (1e9, None)])
 def test_whatever_the_wall_clock_did_nothing_lasts_longer_than_it_was_to(jump: float, left: float | None) -> None:
     refusals = RefusalMemory()
     refusals.block(call(account="a", upstream="zcode"), None, START, 1800)

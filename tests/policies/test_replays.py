@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from policies.kinds import ANSWER, Challenge, Finding, Kind
 from policies.replays import Attempt, Replays, Sessions, Step, Why, forbidden, is_replay, pace
 from policies.settings import ReplaySettings
+from tests.rows import over
 
 BUSY = Finding(Kind.RATE_LIMIT, code="1302", transient=True)
 CAPTCHA = Finding(Kind.CHALLENGE, row="zcode-3007", code="3007", challenge=Challenge.CAPTCHA, transient=True)
@@ -63,7 +64,7 @@ def rounds(first: Attempt, finding: Finding, took: float = 0.0) -> Iterator[Step
 # what is repeated
 
 
-@pytest.mark.parametrize("finding", CURABLE, ids=lambda finding: finding.kind)
+@over("finding", CURABLE, ids=lambda finding: finding.kind)
 def test_a_refused_replay_is_sent_again_after_one_and_a_half_seconds_and_then_three(finding: Finding) -> None:
     assert list(rounds(REPLAY, finding)) == [
         1.5,
@@ -72,12 +73,12 @@ def test_a_refused_replay_is_sent_again_after_one_and_a_half_seconds_and_then_th
     ]
 
 
-@pytest.mark.parametrize(("finding", "why"), INCURABLE)
+@over(("finding", "why"), INCURABLE)
 def test_what_a_slower_try_cannot_cure_is_sent_once(finding: Finding, why: Why) -> None:
     assert Replays().next(REPLAY, finding, 100.0) == why
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@over("kind", list(Kind))
 def test_nothing_that_is_not_marked_transient_is_sent_again(kind: Kind) -> None:
     assert isinstance(Replays().next(REPLAY, Finding(kind, code="3007"), 100.0), Why)
 
@@ -116,12 +117,12 @@ def test_a_base_of_zero_repeats_at_once() -> None:
     assert steps == [0.0, 0.0, Why.ATTEMPTS]
 
 
-@pytest.mark.parametrize(("wait", "after"), [(0.5, 1.5), (4.0, 4.0), (10.0, 10.0), (None, 1.5), (-3.0, 1.5)])
+@over(("wait", "after"), [(0.5, 1.5), (4.0, 4.0), (10.0, 10.0), (None, 1.5), (-3.0, 1.5)])
 def test_the_longer_of_our_wait_and_the_upstreams_is_kept(wait: float | None, after: float) -> None:
     assert Replays().next(REPLAY, replace(BUSY, wait=wait), 100.0) == after
 
 
-@pytest.mark.parametrize("wait", [10.1, 38.0, 504641.0, float("inf")])
+@over("wait", [10.1, 38.0, 504641.0, float("inf")])
 def test_an_upstream_wait_of_more_than_ten_seconds_goes_to_the_client(wait: float) -> None:
     assert Replays().next(REPLAY, replace(BUSY, wait=wait), 100.0) == Why.LONG_WAIT
 
@@ -133,7 +134,7 @@ def test_our_own_wait_of_more_than_ten_seconds_goes_to_the_client_too() -> None:
     assert steps[-1] == Why.LONG_WAIT
 
 
-@pytest.mark.parametrize(("now", "again"), [(138.0, True), (138.6, False), (139.9, False), (500.0, False)])
+@over(("now", "again"), [(138.0, True), (138.6, False), (139.9, False), (500.0, False)])
 def test_no_repeat_starts_later_than_forty_seconds_after_the_request(now: float, again: bool) -> None:
     assert isinstance(Replays().next(REPLAY, BUSY, now), float) is again
 
@@ -209,7 +210,7 @@ def test_the_memory_of_rounds_is_bounded() -> None:
 # timing
 
 
-@pytest.mark.parametrize(("gap", "replay"), [(None, False), (0.0, True), (0.999, True), (1.0, False), (60.0, False)])
+@over(("gap", "replay"), [(None, False), (0.0, True), (0.999, True), (1.0, False), (60.0, False)])
 def test_a_replay_comes_less_than_a_second_after_the_previous_answer(gap: float | None, replay: bool) -> None:
     assert is_replay(gap, ReplaySettings()) is replay
 
@@ -218,7 +219,7 @@ def test_pacing_is_off_by_default() -> None:
     assert pace(0.1, ReplaySettings()) == 0
 
 
-@pytest.mark.parametrize(("gap", "delay"), [(0.5, 1.5), (0.0, 2.0), (1.0, 0.0), (1.5, 0.0), (None, 0.0), (-1.0, 2.0)])
+@over(("gap", "delay"), [(0.5, 1.5), (0.0, 2.0), (1.0, 0.0), (1.5, 0.0), (None, 0.0), (-1.0, 2.0)])
 def test_pacing_holds_a_replay_until_the_gap_is_reached_and_nothing_else(gap: float | None, delay: float) -> None:
     assert pace(gap, ReplaySettings(min_gap_seconds=2)) == delay
 

@@ -6,6 +6,7 @@ from policies.refusal.recogniser import Recogniser
 from policies.replays import Attempt, Replays, Step, Why
 from policies.settings import ReplaySettings
 from tests.policies.refusal.replies import Reply, corpus, read
+from tests.rows import over
 
 SENT_AGAIN = {
     # zcode 3007, the only challenge that is
@@ -39,7 +40,7 @@ def step(reply: Reply, settings: ReplaySettings | None = None) -> Step:
     return Replays().next(attempt, findings[0], 1.0)
 
 
-@pytest.mark.parametrize("reply", corpus(), ids=lambda reply: reply.id)
+@over("reply", corpus(), ids=lambda reply: reply.id)
 def test_a_replay_with_this_answer_is_sent_again_or_not(reply: Reply) -> None:
     assert isinstance(step(reply), float) is (reply.id in SENT_AGAIN)
 
@@ -49,7 +50,7 @@ def test_a_long_wait_of_the_upstream_is_left_to_the_client(reply: Reply) -> None
     assert step(reply) == Why.LONG_WAIT
 
 
-@pytest.mark.parametrize(
+@over(
     "reply", [one for one in corpus() if one.label["kind"] == "challenge"], ids=lambda reply: reply.id
 )
 def test_no_challenge_is_sent_again_where_that_is_turned_off(reply: Reply) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policies.concurrency import LearntLimit
 from policies.saved import SECTIONS, Known, OpenBreaker, Saved, StandingRefusal, decode, merge, seen_in
 from policies.windows import Learnt
+from tests.rows import over
 
 WALL = 1.7e9
 BREAKER = OpenBreaker("zai", "", WALL + 60, 3)
@@ -61,7 +62,7 @@ ODD: dict[str, dict[str, list[object]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@over(
     ("section", "name", "value"),
     [(section, name, value) for section, names in ODD.items() for name, values in names.items() for value in values],
 )
@@ -74,8 +75,8 @@ def test_an_odd_row_is_left_out_and_named_and_the_rest_is_kept(section: str, nam
     assert name in complaints[0] or "out of range" in complaints[0]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-@pytest.mark.parametrize("row", [None, [], "row", {}, 5])
+@over("section", SECTIONS)
+@over("row", [None, [], "row", {}, 5])
 def test_what_is_no_row_is_left_out_and_named(section: str, row: object) -> None:
     whole = msgspec.to_builtins(ROWS[section])
     saved, complaints = decode(fields(**{section: [whole, row]}))
@@ -83,8 +84,8 @@ def test_what_is_no_row_is_left_out_and_named(section: str, row: object) -> None
     assert [complaint.partition(": ")[0] for complaint in complaints] == [f"{section}[1]"]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-@pytest.mark.parametrize("rows", [None, {}, "x", 5])
+@over("section", SECTIONS)
+@over("rows", [None, {}, "x", 5])
 def test_what_is_no_list_of_rows_is_named(section: str, rows: object) -> None:
     saved, complaints = decode(fields(**{section: rows}))
     assert getattr(saved, section) == []
@@ -114,7 +115,7 @@ class Proxy:
         return written
 
 
-@pytest.mark.parametrize("row", ROWS.values())
+@over("row", ROWS.values())
 def test_what_one_proxy_has_learnt_the_other_takes_up_and_keeps(row: Any) -> None:
     one, other = Proxy(), Proxy()
     one.hold(row)

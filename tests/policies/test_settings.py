@@ -9,6 +9,7 @@ import pytest
 
 from policies.kinds import Family
 from policies.settings import Settings, Upstream
+from tests.rows import over
 
 DEFAULTS = {
     "mode": "enforce",
@@ -67,7 +68,7 @@ def keys_of(value: Any, before: str = "") -> list[str]:
     return keys
 
 
-@pytest.mark.parametrize("key", DEFAULTS)
+@over("key", DEFAULTS)
 def test_the_defaults_are_those_of_the_contract(key: str) -> None:
     assert value_at(Settings(), key) == DEFAULTS[key]
 

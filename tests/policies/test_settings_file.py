@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 
-import pytest
 import yaml
 
 from policies.kinds import Family
@@ -23,11 +22,12 @@ from policies.settings import (
     Upstream,
 )
 from tests.policies.settings_lab import BUILT_IN, SHIPPED, mistake, parsed
+from tests.rows import over
 
 # -- what it may say ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@over(
     "text",
     [
         "",
@@ -119,7 +119,7 @@ def test_each_part_can_be_set() -> None:
     assert (found.evidence_path, found.view_bytes, found.state_path) == ("~/evidence.jsonl", 0, "/tmp/state.json")
 
 
-@pytest.mark.parametrize("weight", [field.name for field in dataclasses.fields(EstimateWeights)])
+@over("weight", [field.name for field in dataclasses.fields(EstimateWeights)])
 def test_each_weight_can_be_set_by_itself(weight: str) -> None:
     found = parsed(f"side_requests: {{weights: {{{weight}: 0.123}}}}").side_requests.weights
     assert found == dataclasses.replace(EstimateWeights(), **{weight: 0.123})
@@ -160,7 +160,7 @@ def test_an_upstreams_own_rules_go_over_the_common_ones() -> None:
     assert found.upstreams[1].replay is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("text", "value"), [("off", "off"), ("'off'", "off"), ("no", "off"), ("learn", "learn"), ("7", 7)]
 )
 def test_concurrency_is_a_word_or_a_number_however_yaml_reads_it(text: str, value: object) -> None:
@@ -168,7 +168,7 @@ def test_concurrency_is_a_word_or_a_number_however_yaml_reads_it(text: str, valu
     assert [found.concurrency, *(upstream.concurrency for upstream in found.upstreams)] == [value, value, None]
 
 
-@pytest.mark.parametrize(
+@over(
     "url",
     [
         "redis://localhost",
@@ -178,9 +178,12 @@ def test_concurrency_is_a_word_or_a_number_however_yaml_reads_it(text: str, valu
         "redis://h?db=3",
         "unix:///run/redis.sock?db=1",
         "unix://user:pass@/run/redis.sock",
+        "redis+sentinel://h/mymaster",
+        "redis+sentinel://user:p%40ss@one:26379,[::1]:26380,three/mymaster/15?socket_keepalive=true",
+        "rediss+sentinel://one:26379/mymaster/0?ssl_ca_certs=/ca.pem",
     ],
 )
-def test_a_shared_server_is_any_url_that_the_redis_package_takes(url: str) -> None:
+def test_a_shared_server_is_any_url_of_the_redis_package_or_names_sentinels(url: str) -> None:
     assert parsed(yaml.safe_dump({"shared": url})).shared == url
 
 
@@ -205,7 +208,7 @@ def test_signatures_are_rows_with_any_status_or_family_where_none_is_named() -> 
     )
 
 
-@pytest.mark.parametrize("finding", FINDINGS)
+@over("finding", FINDINGS)
 def test_a_signature_may_mean_any_finding(finding: str) -> None:
     assert parsed(f'signatures: [{{begins: x, finding: "{finding}"}}]').signatures[0].finding == finding
 
@@ -221,7 +224,7 @@ VARIABLES = [
 ]
 
 
-@pytest.mark.parametrize(("variable", "value", "section", "key", "expected"), VARIABLES)
+@over(("variable", "value", "section", "key", "expected"), VARIABLES)
 def test_names_of_other_systems_count_where_the_file_says_nothing(
     variable: str, value: str, section: str, key: str, expected: object
 ) -> None:
@@ -233,7 +236,7 @@ def test_an_empty_variable_says_nothing() -> None:
     assert parsed("", {"CHAT_CHALLENGE_BREAKER_SECONDS": ""}) == Settings()
 
 
-@pytest.mark.parametrize(
+@over(
     ("variable", "value", "problem"),
     [
         ("CHAT_CHALLENGE_BREAKER_SECONDS", "soon", "must be a number, got 'soon'"),

@@ -7,8 +7,8 @@ import msgspec
 from bench.fleet_lab import PaperProcess, PaperServer
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState, Permit
 from policies.settings import DAY, BreakerSettings
-from policies.shared import ANSWER_SECONDS, RENEW_SECONDS, UNUSED_SECONDS, applied
-from policies.shared_value import MARGIN_SECONDS, Told, Value, later, next_version, read
+from policies.shared import ANSWER_SECONDS, RENEW_SECONDS, UNUSED_SECONDS, Told, applied
+from policies.shared_rows import MARGIN_SECONDS, Value, later, read
 
 SETTINGS = BreakerSettings(strikes=3, open_seconds=30)
 NOW = 1.7e9
@@ -241,7 +241,7 @@ def test_what_others_say_is_a_transition_with_what_is_left_of_the_window() -> No
     _, (one, two) = fleet()
     one.breaker.open(one.now)
     one.tell()
-    value = read(two.inbox[0], two.server_now)
+    value = read(two.inbox[0], Value, two.server_now)
     assert value is not None
     moved = two.breaker.adopt(value, two.now, two.server_now)
     assert moved is not None
@@ -313,15 +313,15 @@ def test_the_value_of_one_upstream_is_small_and_garbage_is_none() -> None:
     value = Value(int(NOW * 1e6), BreakerState.PROBING, 3, 12, NOW - 40, NOW - 10, "host-12345-abcd:17", NOW + 60)
     text = msgspec.json.encode(value)
     assert len(text) < 250
-    assert read(text, NOW) == value
+    assert read(text, Value, NOW) == value
     for broken in (b"", b"[]", b'{"state": "ajar"}', b'{"ends": "soon"}', b'{"strikes": -1}', b"\xff"):
-        assert read(broken, NOW) is None
-    assert read(msgspec.json.encode(Value(ends=NOW + 2 * DAY)), NOW) is None
+        assert read(broken, Value, NOW) is None
+    assert read(msgspec.json.encode(Value(ends=NOW + 2 * DAY)), Value, NOW) is None
 
 
 def test_versions_grow_over_the_loss_of_everything() -> None:
-    assert next_version(Value(version=5), NOW) == int(NOW * 1e6)
-    assert next_version(Value(version=int(NOW * 1e6)), NOW) == int(NOW * 1e6) + 1
+    assert Value(version=5).next_version(NOW) == int(NOW * 1e6)
+    assert Value(version=int(NOW * 1e6)).next_version(NOW) == int(NOW * 1e6) + 1
 
 
 def test_of_two_values_of_one_window_the_one_further_along_holds() -> None:

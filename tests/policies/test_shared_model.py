@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bench.fleet_lab import PaperProcess, PaperServer
 from policies.breaker import LEASE_SECONDS, BreakerState, Permit
 from policies.settings import BreakerSettings
-from policies.shared_value import MARGIN_SECONDS, Value, later
+from policies.shared_rows import MARGIN_SECONDS, Value, later
 
 WHO = st.integers(0, 3)
 SETTINGS = BreakerSettings(strikes=2, open_seconds=30)

@@ -25,7 +25,7 @@ class Pair:
 
     def cross(self, now: float = 100.0, there: float = 5000.0) -> None:
         for kind, row in self.told:
-            text = msgspec.json.encode(shared_rows.moved(row, SERVER - now))
+            text = msgspec.json.encode(row.moved(SERVER - now))
             if kind == "window":
                 window = shared_rows.read(text, Window, SERVER)
                 assert window is not None
@@ -33,9 +33,7 @@ class Pair:
             else:
                 heard = shared_rows.read(text, Refusal, SERVER)
                 assert heard is not None
-                refusal = shared_rows.moved(heard, there - SERVER)
-                assert isinstance(refusal, Refusal)
-                self.there.hear(kind, refusal, there)
+                self.there.hear(kind, heard.moved(there - SERVER), there)
         self.told.clear()
 
 
@@ -149,6 +147,6 @@ def test_a_row_is_kept_by_the_server_for_as_long_as_it_matters() -> None:
     refuse(pair.here, 100.0)
     pair.windows.learn(asked("zai", "m"), 65536, "text", WALL)
     (_, wait), (_, window) = pair.told
-    assert shared_rows.lasts(wait, WALL, 100.0) == 600
-    assert shared_rows.lasts(window, WALL, 100.0) == 86_400
+    assert wait.lasts(WALL, 100.0) == 600
+    assert window.lasts(WALL, 100.0) == 86_400
     assert all(len(msgspec.json.encode(row)) < 250 for _, row in pair.told)

@@ -17,6 +17,7 @@ from policies.request import tokens
 from policies.settings import SideRequestSettings, TraitRow
 from policies.windows import effective_window, is_side, oversize
 from tests.policies.request.test_reading import RECORDED, SURFACE, read, recorded
+from tests.rows import over
 
 DEFAULTS = SideRequestSettings()
 OPENAI = Surface("zai", Family.ZAI, Wire.OPENAI, Role.GENERATION)
@@ -34,12 +35,12 @@ def side(words: int = 0, surface: Surface = SURFACE, **changes: Any) -> Call:
     return read(body, surface=surface)
 
 
-@pytest.mark.parametrize("row", SIDE_WITHOUT_TOOLS, ids=lambda row: row["client"])
+@over("row", SIDE_WITHOUT_TOOLS, ids=lambda row: row["client"])
 def test_the_recorded_side_requests_without_tools_are_side(row: dict[str, Any]) -> None:
     assert is_side(read(row["body"], row["headers"]), DEFAULTS)
 
 
-@pytest.mark.parametrize(
+@over(
     "row", [row for row in RECORDED if (row.get("body") or {}).get("tools")], ids=lambda row: row["client"]
 )
 def test_a_request_with_tools_is_never_side(row: dict[str, Any]) -> None:
@@ -54,23 +55,23 @@ def test_counting_tokens_is_never_side() -> None:
     assert not is_side(read({**count["body"], "tools": []}, surface=COUNTING), DEFAULTS)
 
 
-@pytest.mark.parametrize(("budget", "expected"), [(1, True), (199, True), (200, True), (201, False), (32_000, False)])
+@over(("budget", "expected"), [(1, True), (199, True), (200, True), (201, False), (32_000, False)])
 def test_a_small_output_budget_makes_a_side_request(budget: int, expected: bool) -> None:
     assert is_side(side(max_tokens=budget), DEFAULTS) is expected
 
 
-@pytest.mark.parametrize("budget", ["100", None, 0, -5, 99.5, True, [1]])
+@over("budget", ["100", None, 0, -5, 99.5, True, [1]])
 def test_an_odd_budget_makes_a_main_request(budget: object) -> None:
     assert not is_side(side(max_tokens=budget), DEFAULTS)
     assert oversize(side(200_000, max_tokens=budget), DEFAULTS, 8_000) is None
 
 
-@pytest.mark.parametrize("tools", [{}, "t", 5, [{}]])
+@over("tools", [{}, "t", 5, [{}]])
 def test_odd_tools_make_a_main_request(tools: object) -> None:
     assert not is_side(side(tools=tools), DEFAULTS)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"not json " * 50_000, b'{"max_tokens":1'])
+@over("body", [b"", b"[]", b"not json " * 50_000, b'{"max_tokens":1'])
 def test_what_cannot_be_read_is_a_main_request(body: bytes) -> None:
     call = read(body)
     assert not is_side(call, DEFAULTS)
@@ -127,7 +128,7 @@ def test_a_main_request_of_any_size_goes_on(words: int) -> None:
     assert oversize(side(words, tools=[{"name": "t"}]), DEFAULTS, 1_000) is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("wire", "budget", "fillable"),
     [
         (Wire.ANTHROPIC, 100, 8_000),

@@ -7,6 +7,7 @@ import pytest
 from policies import hurdles
 from policies.concurrency import Key
 from policies.hurdles import StatedWait, StatedWaits
+from tests.rows import over
 
 KEY = Key("zai", "acc", "glm")
 
@@ -32,7 +33,7 @@ def test_a_shorter_one_does_not_end_a_longer_one() -> None:
     assert waits.standing(KEY, 39.0) is not None
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
+@over("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_what_is_no_wait_is_left_out(seconds: float) -> None:
     waits = StatedWaits()
     waits.state(KEY, seconds, 0.0)

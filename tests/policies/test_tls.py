@@ -1,4 +1,3 @@
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -6,6 +5,7 @@ from policies.kinds import Family
 from policies.request.surfaces import Surfaces
 from policies.settings import Settings, Upstream
 from policies.tls import ClientHello, Treatment, is_browser, treatment
+from tests.rows import over
 
 GREASE = tuple(range(0x0A0A, 0x10000, 0x1010))
 TLS13 = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02F)
@@ -29,7 +29,7 @@ def test_firefox_is_a_browser_by_two_extensions_together() -> None:
     assert not is_browser(TLS13, [each for each in FIREFOX if each != 34])
 
 
-@pytest.mark.parametrize("extensions", [CURL, HTTPX, NODE, ()])
+@over("extensions", [CURL, HTTPX, NODE, ()])
 def test_programs_are_no_browsers(extensions: tuple[int, ...]) -> None:
     assert not is_browser(TLS13, extensions)
 
@@ -44,7 +44,7 @@ def test_no_other_value_is_reserved(value: int) -> None:
     assert is_browser((value,), ()) == (value in GREASE)
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_a_browser_is_a_person_on_the_web_chats_alone(family: Family) -> None:
     settings = Settings(upstreams=(Upstream("own", ("own.example.com",), family),))
     treated = {

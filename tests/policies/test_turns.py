@@ -15,6 +15,7 @@ from policies.queue import MOVES, SIDE_SECONDS, Asking, Move, Place, Returning, 
 from policies.settings import BreakerSettings, Concurrency, QueueSettings
 from policies.shared import SharedBreaker
 from policies.turns import Line
+from tests.rows import over
 
 CHALLENGE = Refusal(Refused.CHALLENGE)
 CROWD = Refusal(Refused.CROWD)
@@ -167,7 +168,7 @@ def test_the_first_refusal_is_told_and_the_next_is_held_until_its_turn() -> None
     assert again.standing is Standing.WAITING
 
 
-@pytest.mark.parametrize(
+@over(
     ("asking", "refusal"),
     [
         ({"holdable": False}, CHALLENGE),
@@ -380,8 +381,8 @@ def test_what_is_remembered_of_those_who_may_come_again_is_bounded() -> None:
     assert lab.comes("d").refusals == 0
 
 
-@pytest.mark.parametrize("standing", Standing)
-@pytest.mark.parametrize("move", Move)
+@over("standing", Standing)
+@over("move", Move)
 def test_a_move_that_the_table_has_not_changes_nothing(standing: Standing, move: Move) -> None:
     place = Lab().comes("a")
     place.standing = standing
@@ -437,7 +438,7 @@ def test_an_end_makes_room_in_a_slow_start() -> None:
     assert lab.due() == [second]
 
 
-@pytest.mark.parametrize(
+@over(
     "refusal", [Refusal(Refused.RATE_LIMIT, stated=40), Refusal(Refused.OVERLOAD), CHALLENGE, CROWD], ids=lambda r: r.kind
 )
 def test_closing_by_hand_ends_stated_waits_slow_starts_and_pauses(refusal: Refusal) -> None:

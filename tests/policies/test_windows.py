@@ -13,6 +13,7 @@ from policies import windows
 from policies.calls import Call, Surface
 from policies.kinds import Family, Role, Wire
 from policies.windows import Window, Windows
+from tests.rows import over
 
 NOW = 1_790_000_000.0
 SAID = "Range of input length should be [1, 98304]"
@@ -90,7 +91,7 @@ def test_a_stated_window_never_widens_what_is_known() -> None:
     assert tokens(known) == 204_800
 
 
-@pytest.mark.parametrize("number", [-1, 0, 1, 999, 225_281, 10**12])
+@over("number", [-1, 0, 1, 999, 225_281, 10**12])
 def test_a_number_that_is_no_credible_window_teaches_nothing(number: int) -> None:
     known = Windows({})
     assert not known.learn(asked("zai", "glm-4.6"), number, SAID, NOW)
@@ -124,7 +125,7 @@ def test_a_number_that_is_stated_again_holds_longer_and_another_one_replaces_it(
     assert [row.tokens for row in known.learnt()] == [131_072]
 
 
-@pytest.mark.parametrize(
+@over(
     ("used", "taken"), [(0, False), (98_304, False), (101_253, False), (101_254, True), (150_000, True)]
 )
 def test_a_success_above_a_learnt_window_takes_it_back(used: int, taken: bool) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from policies.answer.answer_text import READ_AT_MOST, WRITE_AT_MOST, assemble
 from policies.kinds import Wire
 from tests.policies.refusal.replies import CORPUS, WIRES
+from tests.rows import over
 
 
 def stream(*values: object, end: str = "\n\n") -> bytes:
@@ -134,7 +135,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("wire", "value", "text"), ANSWERS)
+@over(("wire", "value", "text"), ANSWERS)
 def test_an_answer_in_one_piece_is_read_too(wire: str, value: dict[str, Any], text: str) -> None:
     assert assemble(wire, json.dumps(value).encode()) == text
 

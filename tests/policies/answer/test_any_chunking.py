@@ -6,7 +6,6 @@ import gzip
 import zlib
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from policies.refusal.recogniser import Recogniser
 from tests.growth.shapes import DOCUMENTS, MESSAGES, PAGES, STREAMS
 from tests.policies.answer.test_encodings import compress_brotli, zstd
 from tests.policies.refusal.few_forms import HELLO, JSON, PAGE, RET, SSE, WEB, held, tapped
+from tests.rows import over
 
 PIECES = (
     HELLO,
@@ -58,7 +58,7 @@ def test_no_cut_changes_an_outcome(body: bytes, headers: Any, coding: str, size:
     assert outcome(fields, packed, size) == outcome(fields, packed, 1 << 20)
 
 
-@pytest.mark.parametrize("shapes", [STREAMS, DOCUMENTS, MESSAGES, PAGES], ids=["streams", "documents", "messages", "pages"])
+@over("shapes", [STREAMS, DOCUMENTS, MESSAGES, PAGES], ids=["streams", "documents", "messages", "pages"])
 def test_no_cut_changes_what_a_growing_input_is(shapes: Any) -> None:
     for name, shape in shapes.items():
         body = shape(600)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from policies.answer.encodings import MEMBER_BYTES, MOST_MEMBERS, Decoder, decode
 from policies.answer.encodings import decoder as decoder_or_none
+from tests.rows import over
 
 TEXT = ('data: {"choices":[{"delta":{"content":"哎哟喂"}}]}\n\n' * 50).encode()
 
@@ -53,8 +54,8 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", CODINGS)
-@pytest.mark.parametrize("size", [1, 13, 100_000])
+@over("name", CODINGS)
+@over("size", [1, 13, 100_000])
 def test_a_body_is_decoded_whatever_the_chunking(name: str, size: int) -> None:
     packed = CODINGS[name](TEXT)
     own = decoder(name)
@@ -63,7 +64,7 @@ def test_a_body_is_decoded_whatever_the_chunking(name: str, size: int) -> None:
     assert not own.limit_reached
 
 
-@pytest.mark.parametrize("name", CODINGS)
+@over("name", CODINGS)
 def test_a_whole_body_is_decoded(name: str) -> None:
     assert decode(CODINGS[name](TEXT), name) == TEXT
 
@@ -100,7 +101,7 @@ BOMBS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@over("name", BOMBS)
 def test_a_bomb_gives_its_bound_and_then_nothing(name: str) -> None:
     packed = BOMBS[name](BOMB)
     own = decoder(name, limit=10_000)
@@ -111,7 +112,7 @@ def test_a_bomb_gives_its_bound_and_then_nothing(name: str) -> None:
     assert decode(packed, name, 10_000) is None
 
 
-@pytest.mark.parametrize("name", ["gzip", "br", "zstd", "", "deflate"])
+@over("name", ["gzip", "br", "zstd", "", "deflate"])
 def test_a_body_of_exactly_the_bound_is_whole(name: str) -> None:
     assert decode(CODINGS[name](TEXT), name, len(TEXT)) == TEXT
     assert decode(CODINGS[name](TEXT), name, len(TEXT) - 1) is None
@@ -138,7 +139,7 @@ def test_a_broken_body_never_raises_and_stays_broken(name: str, noise: bytes, ke
         assert own.feed(CODINGS[name](TEXT)) == b""
 
 
-@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+@over("name", ["gzip", "deflate", "br", "zstd"])
 def test_plain_text_under_a_coding_is_broken(name: str) -> None:
     own = decoder(name)
     assert own.feed(b'{"ret":["FAIL_SYS_USER_VALIDATE"]} and some more bytes of it') == b""
@@ -150,8 +151,8 @@ def test_a_header_that_names_codings_without_end_is_not_followed() -> None:
     assert decoder_or_none(", ".join(["gzip"] * 1000)) is None
 
 
-@pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
-@pytest.mark.parametrize("size", [1, 50, 1 << 20])
+@over(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+@over("size", [1, 50, 1 << 20])
 def test_members_without_end_that_hold_nothing_are_given_up(name: str, pack: Any, size: int) -> None:
     own = decoder(name)
     body = pack(b"") * (MOST_MEMBERS + 1)
@@ -159,8 +160,8 @@ def test_members_without_end_that_hold_nothing_are_given_up(name: str, pack: Any
     assert own.broken
 
 
-@pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
-@pytest.mark.parametrize("size", [50, 1 << 20])
+@over(("name", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+@over("size", [50, 1 << 20])
 def test_any_number_of_members_that_hold_a_frame_each_is_read(name: str, pack: Any, size: int) -> None:
     own = decoder(name, 1 << 22)
     frame = TEXT[:MEMBER_BYTES]

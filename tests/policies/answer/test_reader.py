@@ -9,6 +9,7 @@ from policies.kinds import ANSWER, Kind
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.few_forms import CAPTCHA, CREATED, HELLO, JSON, PAGE, RET, SSE, held, reader, tapped
 from tests.policies.refusal.replies import Reply, corpus
+from tests.rows import over
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
@@ -32,24 +33,24 @@ def test_a_comment_line_alone_is_preamble_already() -> None:
     assert own.preamble
 
 
-@pytest.mark.parametrize("size", [1, 5, 1000])
-@pytest.mark.parametrize("headers", [SSE, JSON, ()])
+@over("size", [1, 5, 1000])
+@over("headers", [SSE, JSON, ()])
 def test_a_challenge_in_the_first_frame_is_one_under_any_content_type(size: int, headers: Any) -> None:
     assert held(reader(headers), CREATED + b"data: " + RET + b"\n\n", size) is CAPTCHA
 
 
-@pytest.mark.parametrize("headers", [SSE, JSON, ()])
-@pytest.mark.parametrize("lead", [b"", b"\r\n ", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize("size", [1, 1000])
+@over("headers", [SSE, JSON, ()])
+@over("lead", [b"", b"\r\n ", b"\xef\xbb\xbf"])
+@over("size", [1, 1000])
 def test_a_document_is_known_by_its_first_byte_whatever_the_content_type(headers: Any, lead: bytes, size: int) -> None:
     own = reader(headers)
     assert held(own, lead + RET, size) is None
     assert own.finish(cut=False) is CAPTCHA
 
 
-@pytest.mark.parametrize("lead", [b": ping\n\n", b": ping\n", b": ping\r\n\r\n: ping\r\n", CREATED])
-@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n"])
-@pytest.mark.parametrize("size", [1, 1000])
+@over("lead", [b": ping\n\n", b": ping\n", b": ping\r\n\r\n: ping\r\n", CREATED])
+@over("end", [b"", b"\n", b"\n\n"])
+@over("size", [1, 1000])
 def test_a_bare_document_after_comments_is_a_document_again(lead: bytes, end: bytes, size: int) -> None:
     own = reader()
     assert held(own, lead + RET + end, size) is None
@@ -86,7 +87,7 @@ def test_a_cut_page_that_shows_its_markers_is_the_challenge() -> None:
     assert (finding.kind, finding.cut) == (Kind.CHALLENGE, True)
 
 
-@pytest.mark.parametrize("body", [b"", b"\n", b": ping\n\n", CREATED, CREATED + b'data: {"choi'])
+@over("body", [b"", b"\n", b": ping\n\n", CREATED, CREATED + b'data: {"choi'])
 def test_a_cut_with_nothing_but_preamble_is_nothing(body: bytes) -> None:
     own = reader()
     held(own, body)
@@ -175,7 +176,7 @@ def test_a_decision_stays() -> None:
     assert own.cap() is ANSWER
 
 
-@pytest.mark.parametrize("reply", corpus(), ids=lambda reply: str(reply.id))
+@over("reply", corpus(), ids=lambda reply: str(reply.id))
 def test_no_chunking_of_a_real_answer_changes_what_it_is(reply: Reply) -> None:
     def run(size: int) -> tuple[Any, ...]:
         own = Reader(reply.surface, reply.head, Recogniser())
@@ -191,8 +192,8 @@ def test_no_chunking_of_a_real_answer_changes_what_it_is(reply: Reply) -> None:
 LINE = b'{"choices":[{"delta":{"content":"hello"}}]}\n'
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize("headers", [JSON, (("content-type", "application/x-ndjson"),), ()])
+@over("size", [1, 7, 1000])
+@over("headers", [JSON, (("content-type", "application/x-ndjson"),), ()])
 def test_a_body_of_json_lines_streams_on_from_its_first_line(headers: Any, size: int) -> None:
     own = reader(headers)
     assert held(own, LINE, size) is ANSWER

@@ -32,9 +32,10 @@ from tests.policies.refusal.few_forms import (
     reader,
     tapped,
 )
+from tests.rows import over
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 40, 10_000])
+@over("size", [1, 2, 7, 40, 10_000])
 def test_all_before_a_refusal_passes_and_nothing_of_it(size: int) -> None:
     own = reader()
     body = CREATED + HELLO + b"data: " + RET + b"\n\n" + HELLO

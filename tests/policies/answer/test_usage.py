@@ -5,6 +5,7 @@ import pytest
 
 from policies.kinds import ANSWER
 from tests.policies.refusal.few_forms import ANTHROPIC, JSON, held, reader, tapped
+from tests.rows import over
 
 
 def anthropic(kind: str, where: str, **usage: Any) -> Any:
@@ -26,7 +27,7 @@ def test_a_later_delta_that_states_more_is_taken() -> None:
     assert own.usage_input == 10
 
 
-@pytest.mark.parametrize(
+@over(
     "frame",
     [
         {"choices": [], "usage": {"prompt_tokens": 42, "prompt_tokens_details": {"cached_tokens": 40}}},
@@ -42,7 +43,7 @@ def test_the_other_wires_state_it_whole(frame: Any) -> None:
     assert own.usage_input == 42
 
 
-@pytest.mark.parametrize(
+@over(
     "frame",
     [
         {"choices": [{"delta": {"content": '{"usage":{"prompt_tokens":42}}'}}]},

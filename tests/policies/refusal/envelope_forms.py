@@ -100,6 +100,11 @@ FORMS: dict[Family, dict[str, Form]] = {
 
 def answers(text: str) -> dict[str, bytes]:
     """Answers in which a model wrote ``text``, whole and as frames."""
+    return {name: made() for name, made in answering(text).items()}
+
+
+def answering(text: str) -> dict[str, Callable[[], bytes]]:
+    """Makers of answers in which a model wrote ``text``, whole and as frames."""
     quoted = json.dumps({"quoted": text}, ensure_ascii=False)
     choice = {
         "id": "c",
@@ -107,8 +112,8 @@ def answers(text: str) -> dict[str, bytes]:
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
     }
     return {
-        "message.content": dump(choice),
-        "content block": dump(
+        "message.content": lambda: dump(choice),
+        "content block": lambda: dump(
             {
                 "id": "m",
                 "type": "message",
@@ -117,14 +122,14 @@ def answers(text: str) -> dict[str, bytes]:
                 "stop_reason": "end_turn",
             }
         ),
-        "tool input": dump(
+        "tool input": lambda: dump(
             {
                 "type": "message",
                 "role": "assistant",
                 "content": [{"type": "tool_use", "name": "Write", "input": {"error": text}}],
             }
         ),
-        "tool call": dump(
+        "tool call": lambda: dump(
             {
                 "choices": [
                     {
@@ -134,34 +139,34 @@ def answers(text: str) -> dict[str, bytes]:
                 ]
             }
         ),
-        "output": dump(
+        "output": lambda: dump(
             {
                 "object": "response",
                 "error": None,
                 "output": [{"type": "message", "content": [{"type": "output_text", "text": text}]}],
             }
         ),
-        "native output": dump({"output": {"text": text, "finish_reason": "stop"}, "usage": {}, "request_id": "r"}),
-        "delta.content": b"data: "
+        "native output": lambda: dump({"output": {"text": text, "finish_reason": "stop"}, "usage": {}, "request_id": "r"}),
+        "delta.content": lambda: b"data: "
         + dump({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}], "error": None})
         + b"\n\n",
-        "reasoning": b"data: "
+        "reasoning": lambda: b"data: "
         + dump({"choices": [{"index": 0, "delta": {"content": "", "reasoning_content": text}}]})
         + b"\n\n",
-        "text delta": b"event: content_block_delta\ndata: "
+        "text delta": lambda: b"event: content_block_delta\ndata: "
         + dump({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
         + b"\n\n",
-        "partial json": b"event: content_block_delta\ndata: "
+        "partial json": lambda: b"event: content_block_delta\ndata: "
         + dump({"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": quoted}})
         + b"\n\n",
-        "output text delta": b"data: " + dump({"type": "response.output_text.delta", "delta": text}) + b"\n\n",
-        "native delta": b"id:1\nevent:result\n:HTTP_STATUS/200\ndata:"
+        "output text delta": lambda: b"data: " + dump({"type": "response.output_text.delta", "delta": text}) + b"\n\n",
+        "native delta": lambda: b"id:1\nevent:result\n:HTTP_STATUS/200\ndata:"
         + dump({"output": {"choices": [{"message": {"content": text}}]}})
         + b"\n\n",
-        "qwen delta": b"data: "
+        "qwen delta": lambda: b"data: "
         + dump({"choices": [{"delta": {"role": "assistant", "content": text, "phase": "answer", "status": "typing"}}]})
         + b"\n\n",
-        "z.ai delta": b"data: "
+        "z.ai delta": lambda: b"data: "
         + dump({"type": "chat:completion", "data": {"delta_content": text, "phase": "answer"}})
         + b"\n\n",
     }

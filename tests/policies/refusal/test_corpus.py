@@ -6,6 +6,7 @@ from policies.answer.head import Head
 from policies.kinds import Challenge, Finding, Kind
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import Reply, corpus, gzipped, read
+from tests.rows import over
 
 KINDS = {
     "challenge": {Kind.CHALLENGE},
@@ -38,13 +39,13 @@ def test_every_real_answer_is_what_its_label_says(reply: Reply) -> None:
     assert finding.kind in kinds, finding
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=IDS)
+@over("reply", REPLIES, ids=IDS)
 def test_the_window_is_the_labelled_one_or_none(reply: Reply) -> None:
     for finding in read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut):
         assert finding.window == reply.label["window"]
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=IDS)
+@over("reply", REPLIES, ids=IDS)
 def test_a_wait_of_the_upstream_is_read_from_where_it_stands(reply: Reply) -> None:
     label = reply.label
     finding = telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut))
@@ -54,7 +55,7 @@ def test_a_wait_of_the_upstream_is_read_from_where_it_stands(reply: Reply) -> No
         assert finding.wait is None
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=IDS)
+@over("reply", REPLIES, ids=IDS)
 def test_what_hides_in_a_success_has_a_real_status(reply: Reply) -> None:
     finding = telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut))
     expect = reply.label["expect"]
@@ -71,7 +72,7 @@ def test_what_hides_in_a_success_has_a_real_status(reply: Reply) -> None:
         assert finding.status == int(expect.split()[1])
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=IDS)
+@over("reply", REPLIES, ids=IDS)
 def test_nothing_of_a_captcha_link_is_kept(reply: Reply) -> None:
     for finding in read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut):
         kept = finding.text.encode() + finding.excerpt
@@ -91,7 +92,7 @@ MUTATIONS = [
 ]
 
 
-@pytest.mark.parametrize(
+@over(
     ("reply", "mutation"), MUTATIONS, ids=[f"{reply.id}-{mutation}" for reply, mutation in MUTATIONS]
 )
 def test_spelling_on_the_wire_changes_nothing(reply: Reply, mutation: str) -> None:
@@ -117,7 +118,7 @@ def test_spelling_on_the_wire_changes_nothing(reply: Reply, mutation: str) -> No
 TRANSIENT = {"rate_limit", "overload"}
 
 
-@pytest.mark.parametrize("reply", REPLIES, ids=IDS)
+@over("reply", REPLIES, ids=IDS)
 def test_only_what_may_pass_by_itself_is_worth_a_second_try(reply: Reply) -> None:
     finding = telling(read(Recogniser(), reply.surface, reply.head, reply.body, whole=not reply.cut))
     kind = reply.label["kind"]

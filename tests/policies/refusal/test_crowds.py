@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from policies.kinds import Crowd, Family
 from tests.policies.refusal.envelope_forms import FORMS
 from tests.policies.refusal.judged import document
 from tests.policies.refusal.replies import corpus
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("family", "code", "words", "crowd"),
     [
         (Family.ZAI, "1302", "Rate limit reached for requests", Crowd.ALWAYS),
@@ -36,7 +35,7 @@ from tests.policies.refusal.replies import corpus
         (Family.ZAI, "rate_limit_error", "Concurrency limit exceeded for user, please retry later", Crowd.ALWAYS),
     ],
 )
-@pytest.mark.parametrize("status", [200, 429])
+@over("status", [200, 429])
 def test_which_refusals_mean_too_many_at_a_time(
     family: Family, code: str, words: str, crowd: Crowd | None, status: int
 ) -> None:

@@ -3,8 +3,6 @@ from __future__ import annotations
 import itertools
 import json
 
-import pytest
-
 from policies.answer.head import Head
 from policies.answer.shapes import FINISH_REASONS
 from policies.kinds import Family, Kind, Role, Wire
@@ -17,6 +15,7 @@ from tests.policies.refusal.replies import corpus, read, surface
 from tests.policies.refusal.test_codes import SPOKEN
 from tests.policies.refusal.test_overflow import STATED
 from tests.policies.refusal.test_pages import CHALLENGES
+from tests.rows import over
 
 HEAD = Head(200, (("content-type", "application/json"),))
 MARKED = sorted(
@@ -51,7 +50,7 @@ ROWS = sorted(
 )
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_no_marker_fires_on_what_a_model_wrote(family: Family) -> None:
     for marker in MARKED:
         for name, body in answers(marker).items():
@@ -68,7 +67,7 @@ def test_no_refusal_of_the_corpus_fires_inside_an_answer() -> None:
             assert [finding.kind for finding in findings] == [Kind.ANSWER], (name, reply.id)
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_a_document_that_a_path_beside_serves_is_no_challenge(family: Family) -> None:
     for marker in MARKED:
         if marker in CHALLENGES.values() or marker.startswith(("{", "event:", "id:")):
@@ -118,7 +117,7 @@ def test_a_code_beside_an_answer_is_not_an_error() -> None:
             )
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_code_that_a_model_wrote_for_an_interpreter_is_no_code_of_the_upstream(family: Family) -> None:
     link = "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=1"
     for written in ("FAIL_SYS_USER_VALIDATE", "RGV587", "1305", "3007", "upstream_waf_challenge"):
@@ -128,7 +127,7 @@ def test_code_that_a_model_wrote_for_an_interpreter_is_no_code_of_the_upstream(f
         ] == [Kind.ANSWER]
 
 
-@pytest.mark.parametrize("error", [None, {}, "", [], False, 0])
+@over("error", [None, {}, "", [], False, 0])
 def test_an_empty_error_is_none(error: object) -> None:
     for body in (
         {"error": error, "choices": [{"message": {"content": "x"}}]},
@@ -142,8 +141,8 @@ def test_an_empty_error_is_none(error: object) -> None:
 HOLLOW = {"message": "", "type": "", "param": "", "code": None}
 
 
-@pytest.mark.parametrize("family", Family)
-@pytest.mark.parametrize("error", [HOLLOW, {"code": 0, "message": ""}, [HOLLOW]])
+@over("family", Family)
+@over("error", [HOLLOW, {"code": 0, "message": ""}, [HOLLOW]])
 def test_an_error_that_says_nothing_is_none_beside_an_answer(family: Family, error: object) -> None:
     for name, body in answers("hi").items():
         lead, framed, data = body.rpartition(b"data:")

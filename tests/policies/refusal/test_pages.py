@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from policies.kinds import Challenge, Family, Finding, Kind, Role, Wire
 from policies.refusal import challenges
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import corpus, surface
+from tests.rows import over
 
 META = '<meta name="aliyun_waf_aa" content="0123abcd"><meta name="aliyun_waf_bb" content="0123abcd">'
 PUNISH = "https://chat.qwen.ai:443//api/v2/chat/completions/_____tmd_____/punish?x5secdata=xgTOKEN&x5step=1"
@@ -94,9 +94,9 @@ def found(
     return Recogniser().document(surface(Family.QWEN_WEB, Wire.QWEN_WEB, role), head, page.encode(), whole=whole)
 
 
-@pytest.mark.parametrize("name", CHALLENGES)
-@pytest.mark.parametrize("status", [200, 403, 405])
-@pytest.mark.parametrize("kind", ["text/html", "application/json", "text/event-stream", ""])
+@over("name", CHALLENGES)
+@over("status", [200, 403, 405])
+@over("kind", ["text/html", "application/json", "text/event-stream", ""])
 def test_a_challenge_page_is_one_under_any_status_and_type(name: str, status: int, kind: str) -> None:
     finding = found(CHALLENGES[name], status, kind)
     assert (finding.kind, finding.challenge, finding.transient) == (Kind.CHALLENGE, Challenge.CAPTCHA, False)
@@ -104,14 +104,14 @@ def test_a_challenge_page_is_one_under_any_status_and_type(name: str, status: in
     assert b"0123abcd" not in finding.excerpt
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_pages_are_known_on_every_upstream(family: Family) -> None:
     for page in CHALLENGES.values():
         assert Recogniser().document(surface(family), Head(200), page.encode(), whole=True).kind is Kind.CHALLENGE
 
 
-@pytest.mark.parametrize("family", Family)
-@pytest.mark.parametrize("status", [200, 403, 405])
+@over("family", Family)
+@over("status", [200, 403, 405])
 def test_the_block_page_is_known_whichever_of_its_words_have_come(family: Family, status: int) -> None:
     head = Head(status, (("content-type", "text/html"),))
     last_place = BLOCK.index('id="block_traceid_tips"')
@@ -120,7 +120,7 @@ def test_the_block_page_is_known_whichever_of_its_words_have_come(family: Family
         assert Recogniser().document(surface(family), head, page, whole=False).challenge is Challenge.CAPTCHA, end
 
 
-@pytest.mark.parametrize(
+@over(
     "old", [SENTENCE, "block_message", "renderData", "errors.aliyun.com", "<title>405</title>", "traceid"]
 )
 def test_the_block_page_is_known_without_any_one_of_its_signs(old: str) -> None:
@@ -157,7 +157,7 @@ SCRIPTED = {
 }
 
 
-@pytest.mark.parametrize("name", SCRIPTED)
+@over("name", SCRIPTED)
 def test_what_a_script_puts_in_counts_as_if_it_stood_in_the_page(name: str) -> None:
     assert found(SCRIPTED[name]).challenge is Challenge.CAPTCHA
     as_data = SCRIPTED[name].replace("<script>", '<script type="application/ld+json">')
@@ -169,8 +169,8 @@ def test_a_reference_of_endless_digits_is_read() -> None:
         assert found(f"<html><body>&#{digits}; words</body></html>").kind is Kind.NOTHING
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-@pytest.mark.parametrize("kind", ["text/html", "application/json"])
+@over("name", DOCUMENTS)
+@over("kind", ["text/html", "application/json"])
 def test_a_page_that_writes_about_challenges_is_none(name: str, kind: str) -> None:
     assert found(DOCUMENTS[name], 200, kind).kind is Kind.NOTHING
     assert found(DOCUMENTS[name], 200, kind, role=Role.OTHER).kind is Kind.ANSWER
@@ -237,7 +237,7 @@ def test_no_bytes_raise(data: bytes) -> None:
     assert challenges.page_row(Head(405), b"<" + data) in {None, *IDS}
 
 
-@pytest.mark.parametrize("part", ["<!--", "<", "<b", "<script", "<pre>", "<a b='", "<title", '="', "<x y=", "a='"])
+@over("part", ["<!--", "<", "<b", "<script", "<pre>", "<a b='", "<title", '="', "<x y=", "a='"])
 def test_a_hostile_page_is_read_in_time(part: str) -> None:
     started = time.process_time()
     challenges.page_row(Head(200), (part * (262144 // len(part))).encode())

@@ -10,13 +10,14 @@ from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import surface
 from tests.policies.refusal.test_pages import CHALLENGES
+from tests.rows import over
 
 # -- the mtop frame
 
 
-@pytest.mark.parametrize("family", Family)
-@pytest.mark.parametrize("status", [200, 403, 405])
-@pytest.mark.parametrize(
+@over("family", Family)
+@over("status", [200, 403, 405])
+@over(
     ("body", "challenge"),
     [
         (MTOP, Challenge.BUSY),
@@ -59,7 +60,7 @@ def test_a_success_of_mtop_is_none() -> None:
     assert document({"ret": 0, "choices": [{"message": {"content": "x"}}]}).kind is Kind.ANSWER
 
 
-@pytest.mark.parametrize("end", [30, 35, 36, 60, 100])
+@over("end", [30, 35, 36, 60, 100])
 def test_a_cut_frame_whose_verdict_has_come_is_a_challenge(end: int) -> None:
     body = dump(MTOP)
     finding = document(body[:end], whole=False)
@@ -110,8 +111,8 @@ def test_an_ordinary_head_says_nothing() -> None:
 # -- honest answers
 
 
-@pytest.mark.parametrize("status", [503, 529])
-@pytest.mark.parametrize(("wait", "honest"), [("1", True), ("59", True), ("60", False), ("0", False), ("", False)])
+@over("status", [503, 529])
+@over(("wait", "honest"), [("1", True), ("59", True), ("60", False), ("0", False), ("", False)])
 def test_a_503_or_529_with_a_wait_in_range_is_honest(status: int, wait: str, *, honest: bool) -> None:
     body = {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}
     assert document(body, status, headers=(("Retry-After", wait),)).honest is honest
@@ -142,7 +143,7 @@ def test_no_success_is_honest_for_a_header_of_ours(status: int) -> None:
     assert not early.honest
 
 
-@pytest.mark.parametrize(("status", "wait", "honest"), [
+@over(("status", "wait", "honest"), [
     (503, "30", True), (529, "1", True), (429, "59", True),
     (503, "60", False), (529, "", False), (429, "0", False), (403, "30", False), (405, "30", False), (400, "30", False),
 ])  # fmt: skip
@@ -155,7 +156,7 @@ def test_another_breakwaters_answer_is_honest_by_its_status_and_wait(status: int
 # -- odds and ends of bodies
 
 
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_empty_bodies_are_read_by_their_status(family: Family) -> None:
     for body in (b"", b" \r\n"):
         assert document(body, 200, family).kind is Kind.NOTHING
@@ -167,7 +168,7 @@ def test_empty_bodies_are_read_by_their_status(family: Family) -> None:
         assert document(body, 529, family).kind is Kind.OVERLOAD
 
 
-@pytest.mark.parametrize(
+@over(
     "body",
     [
         {"created": 1, "data": [{"url": "https://x"}]},
@@ -183,7 +184,7 @@ def test_answers_of_every_surface(body: object) -> None:
     assert document(body).kind is Kind.ANSWER
 
 
-@pytest.mark.parametrize(
+@over(
     "body", [b"[]", b"null", b"1", b'"text"', b"{}", b"plain words", b"\xff\xfe\x00", {"choices": []}, {"foo": 1}]
 )
 def test_a_success_without_an_answer_is_nothing_on_a_generation_path_and_passes_elsewhere(body: object) -> None:

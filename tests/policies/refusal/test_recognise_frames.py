@@ -12,11 +12,12 @@ from tests.policies.refusal.envelope_forms import FORMS, dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import surface
 from tests.policies.refusal.test_pages import CHALLENGES
+from tests.rows import over
 
 # -- frames
 
 
-@pytest.mark.parametrize(
+@over(
     "raw",
     [
         ": keep-alive\n\n",
@@ -39,12 +40,12 @@ from tests.policies.refusal.test_pages import CHALLENGES
         "retry: 1000\n\n",
     ],
 )
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_preamble_is_no_answer_yet(raw: str, family: Family) -> None:
     assert frame(raw, 200, family) is None
 
 
-@pytest.mark.parametrize(
+@over(
     "raw",
     [
         'data: {"choices":[{"index":0,"delta":{"content":"H"}}]}\n\n',
@@ -64,7 +65,7 @@ def test_preamble_is_no_answer_yet(raw: str, family: Family) -> None:
         'data: {"unknown":1}\n\n',
     ],
 )
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_anything_else_that_is_no_refusal_is_an_answer(raw: str, family: Family) -> None:
     finding = frame(raw, 200, family)
     assert finding is not None
@@ -126,8 +127,8 @@ def test_a_bare_document_with_events_right_behind_it_is_one(lead: bytes) -> None
     assert own.finish(cut=False).kind is Kind.CHALLENGE
 
 
-@pytest.mark.parametrize("size", [1, 9, 5000, None], ids=str)
-@pytest.mark.parametrize("name", ["punish-config", "punish-location", "aliyun-captcha", "cookie"])
+@over("size", [1, 9, 5000, None], ids=str)
+@over("name", ["punish-config", "punish-location", "aliyun-captcha", "cookie"])
 def test_a_page_with_blank_lines_in_its_script_after_the_answer_is_one(name: str, size: int | None) -> None:
     """``size`` None: a chunk ends where a blank line does."""
     answer = b'data: {"choices":[{"delta":{"content":"hi"}}]}\n\n'

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from policies.kinds import ANSWER, Family, Finding, Kind
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import surface
+from tests.rows import over
 
 # -- odd input
 
@@ -103,7 +103,7 @@ def test_no_bytes_raise(data: bytes, status: int, family: Family) -> None:
     assert RECOGNISER.suspicion(surface(family))(data) in {True, False}
 
 
-@pytest.mark.parametrize(
+@over(
     "body",
     [
         b"[" * 100_000,

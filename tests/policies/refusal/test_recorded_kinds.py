@@ -13,6 +13,7 @@ from policies.kinds import Challenge, Family, Kind, Role, Wire
 from tests.policies.refusal.envelope_forms import FORMS, dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import corpus, surface
+from tests.rows import over
 
 ZAI = (Family.ZAI, Family.ZAI_WEB, Family.ZCODE)
 HOLLOW = {"id": "", "object": "", "created": 0, "model": "", "system_fingerprint": None, "choices": None, "usage": None}
@@ -23,8 +24,8 @@ SERVED = json.loads(SERVING.body.removeprefix(b"data: "))["error"]["message"]
 # -- what says nothing
 
 
-@pytest.mark.parametrize("family", Family)
-@pytest.mark.parametrize(
+@over("family", Family)
+@over(
     "value",
     [
         HOLLOW,
@@ -78,8 +79,8 @@ def test_a_refusal_behind_hollow_chunks_is_still_told() -> None:
 # -- the name of an event
 
 
-@pytest.mark.parametrize("name", ["error", "response.failed", "response.error", " response.failed "])
-@pytest.mark.parametrize(
+@over("name", ["error", "response.failed", "response.error", " response.failed "])
+@over(
     "body", [{"code": "c9", "message": "x"}, {"error": {"code": "c9", "message": "x"}}, {"detail": "x"}]
 )
 def test_an_event_named_failed_is_a_refusal_whatever_its_data(name: str, body: dict[str, object]) -> None:
@@ -99,7 +100,7 @@ def test_words_under_a_name_that_says_failed_are_an_errors_words(name: str) -> N
     assert (finding.kind, finding.wait, finding.wait_source) == (Kind.RATE_LIMIT, 7, "text")
 
 
-@pytest.mark.parametrize(
+@over(
     "raw",
     [
         'event: response.created\ndata: {"id":"r","object":"response","status":"in_progress"}\n\n',
@@ -112,7 +113,7 @@ def test_an_event_named_like_preamble_is_none_of_the_answer(raw: str) -> None:
     assert frame(raw) is None
 
 
-@pytest.mark.parametrize(
+@over(
     "raw",
     [
         'event: response.output_text.delta\ndata: {"delta":"429 Too Many Requests"}\n\n',
@@ -142,8 +143,8 @@ def test_a_whole_response_that_failed_without_an_error_is_no_answer() -> None:
 # -- an overload one layer deeper
 
 
-@pytest.mark.parametrize("family", [Family.DASHSCOPE, Family.QWEN_WEB])
-@pytest.mark.parametrize("status", [200, 500, 503])
+@over("family", [Family.DASHSCOPE, Family.QWEN_WEB])
+@over("status", [200, 500, 503])
 def test_an_overload_nested_in_a_message_is_told_in_every_envelope(family: Family, status: int) -> None:
     spellings = [SERVED, SERVED.replace("[{", "{").replace("}]", "}"), SERVED.replace('"', '\\"')]
     spellings += [SERVED.replace('"', "'"), f"litellm.APIError: OpenAIException - {SERVED}"]
@@ -190,7 +191,7 @@ def test_1300_1231_and_1100_have_the_status_of_what_they_say() -> None:
             assert (finding.kind, finding.status) == (kind, status)
 
 
-@pytest.mark.parametrize(
+@over(
     ("words", "kind", "status"),
     [
         ("This call violates our usage policy", Kind.FILTER, 400),
@@ -203,7 +204,7 @@ def test_1300_1231_and_1100_have_the_status_of_what_they_say() -> None:
         ("something else", Kind.UPSTREAM_ERROR, 502),
     ],
 )
-@pytest.mark.parametrize("family", Family)
+@over("family", Family)
 def test_an_unknown_code_in_a_success_says_by_its_status_whose_fault_it_is(
     family: Family, words: str, kind: Kind, status: int
 ) -> None:
@@ -234,9 +235,9 @@ def test_chat_z_ais_content_warning_is_the_filters_in_every_carrier() -> None:
             assert finding.kind is Kind.FILTER, body
 
 
-@pytest.mark.parametrize("family", ZAI)
-@pytest.mark.parametrize("code", ["3007", 3007, None])
-@pytest.mark.parametrize("status", [200, 400, 403])
+@over("family", ZAI)
+@over("code", ["3007", 3007, None])
+@over("status", [200, 400, 403])
 def test_3007_means_the_captcha_on_every_host_of_z_ai(family: Family, code: object, status: int) -> None:
     error = {"code": code, "message": "captcha verify failed"}
     for body in (

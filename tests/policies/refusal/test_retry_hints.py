@@ -8,9 +8,10 @@ from policies.answer.head import Head
 from policies.refusal import retry_hints
 from tests.policies.refusal.judged import document
 from tests.policies.refusal.replies import corpus
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("words", "seconds"),
     [
         ("Rate limit reached. Please try again in 20s.", 20),
@@ -32,7 +33,7 @@ def test_a_wait_in_words(words: str, seconds: float | None) -> None:
     assert retry_hints.in_words(words) == (pytest.approx(seconds) if seconds else None)
 
 
-@pytest.mark.parametrize(
+@over(
     ("headers", "seconds"),
     [
         ({"Retry-After": "14"}, 14),
@@ -54,8 +55,8 @@ def test_a_wait_in_the_header_is_seconds_or_a_date_after_the_answers_own(
     assert retry_hints.in_header(Head(429, tuple(headers.items()))) == seconds
 
 
-@pytest.mark.parametrize("key", ["retry-after", "retry_after", "retryAfter", "Retry-After"])
-@pytest.mark.parametrize("value", ["40", 40, 40.0, "40s"])
+@over("key", ["retry-after", "retry_after", "retryAfter", "Retry-After"])
+@over("value", ["40", 40, 40.0, "40s"])
 def test_a_wait_in_the_body_has_many_spellings(key: str, value: object) -> None:
     assert retry_hints.wait_of(Head(429), ({key.lower(): value},), "") == (40, "body")
 
@@ -68,7 +69,7 @@ def test_the_header_comes_before_the_body_and_the_body_before_the_words() -> Non
     assert retry_hints.wait_of(Head(429), ({"retry_after": None},), "") == (None, None)
 
 
-@pytest.mark.parametrize(
+@over(
     ("words", "reset"),
     [
         ("Usage limit reached for 5 hour. Your limit will reset at 2026-09-08 14:29:33", "2026-09-08 14:29:33"),
@@ -82,7 +83,7 @@ def test_a_reset_time_stays_as_the_upstream_wrote_it(words: str, reset: str | No
     assert retry_hints.in_words(words) is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("reset", "seconds"),
     [
         ("2026-09-08 14:29:33", 33),

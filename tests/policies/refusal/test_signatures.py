@@ -12,6 +12,7 @@ from policies.refusal import signatures
 from policies.refusal.recogniser import Recogniser
 from policies.settings import SignatureRow
 from tests.policies.refusal.replies import surface
+from tests.rows import over
 
 
 def row(**given: Any) -> SignatureRow:
@@ -53,7 +54,7 @@ def test_it_names_any_challenge(name: str) -> None:
     assert (finding.kind, finding.challenge, finding.transient) == (Kind.CHALLENGE, Challenge(name), False)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.CHALLENGE])
+@over("kind", [kind for kind in Kind if kind is not Kind.CHALLENGE])
 def test_it_names_any_kind(kind: Kind) -> None:
     assert found(row(field="code", equals="X1", finding=kind.value), 400, {"code": "X1", "msg": "x"}).kind is kind
 
@@ -96,8 +97,8 @@ def test_a_field_that_a_model_writes_never_matches() -> None:
     assert found(row(begins="x"), 200, {"choices": [{"message": {"content": "x"}}]}).kind is Kind.ANSWER
 
 
-@pytest.mark.parametrize("beside", [{}, None, "", [], [{}]])
-@pytest.mark.parametrize("answer", [{"choices": [{"message": {"content": "a"}}]}, {"output": {"text": "a"}}])
+@over("beside", [{}, None, "", [], [{}]])
+@over("answer", [{"choices": [{"message": {"content": "a"}}]}, {"output": {"text": "a"}}])
 def test_an_empty_error_beside_an_answer_is_none_with_a_row_and_without(
     answer: dict[str, object], beside: object
 ) -> None:
@@ -124,6 +125,6 @@ def test_a_row_without_a_text_needs_an_error_status() -> None:
     assert found(row(), 400, {"error": {"code": "1"}}).kind is Kind.CALLER_ERROR
 
 
-@pytest.mark.parametrize("path", ["", ".", "a..b", "a.0", "a.99999999999", "a.b.c.d"])
+@over("path", ["", ".", "a..b", "a.0", "a.99999999999", "a.b.c.d"])
 def test_odd_paths_find_nothing(path: str) -> None:
     assert signatures.at({"a": [{}]}, path) == []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from policies.decisions import Answer
 from policies.kinds import Challenge, Finding, Kind, Wire
 from policies.reply import dialects
+from tests.rows import over
 
 CHALLENGE = Finding(Kind.CHALLENGE, code="FAIL_SYS_USER_VALIDATE", challenge=Challenge.BUSY)
 LIMITED = Finding(Kind.RATE_LIMIT, code="1302", text="Rate limit reached")
@@ -39,7 +40,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("answer", EVERY)
+@over("answer", EVERY)
 def test_every_answer_is_json_with_its_reason_and_no_coding(answer: Answer) -> None:
     assert header(answer, "content-type") == "application/json"
     assert header(answer, "x-breakwater") == answer.reason
@@ -48,7 +49,7 @@ def test_every_answer_is_json_with_its_reason_and_no_coding(answer: Answer) -> N
     assert json.loads(answer.body)
 
 
-@pytest.mark.parametrize("wire", Wire)
+@over("wire", Wire)
 def test_a_passing_cause_is_529_on_the_anthropic_wire_and_503_on_the_others(wire: Wire) -> None:
     assert overloaded(wire).status == (529 if wire is Wire.ANTHROPIC else 503)
 
@@ -61,7 +62,7 @@ def test_the_anthropic_body_is_an_overloaded_error() -> None:
     }
 
 
-@pytest.mark.parametrize("wire", [Wire.OPENAI, Wire.RESPONSES, Wire.IMAGES, Wire.VIDEOS])
+@over("wire", [Wire.OPENAI, Wire.RESPONSES, Wire.IMAGES, Wire.VIDEOS])
 def test_the_openai_body_is_a_server_error(wire: Wire) -> None:
     assert json.loads(overloaded(wire).body) == {
         "error": {"message": "busy", "type": "server_error", "param": None, "code": "upstream_unavailable"}
@@ -87,7 +88,7 @@ def test_retry_after_is_whole_seconds_from_1_to_59(wait: float) -> None:
     assert 1 <= int(header(overloaded(Wire.OPENAI, wait), "retry-after")) <= 59
 
 
-@pytest.mark.parametrize(("wait", "told"), [(0, "1"), (0.2, "1"), (29.1, "30"), (59, "59"), (59.5, "59"), (3600, "59")])
+@over(("wait", "told"), [(0, "1"), (0.2, "1"), (29.1, "30"), (59, "59"), (59.5, "59"), (3600, "59")])
 def test_a_wait_is_rounded_up_and_capped(wait: float, told: Any) -> None:
     assert header(overloaded(Wire.OPENAI, wait), "retry-after") == told
 
@@ -120,7 +121,7 @@ def test_a_body_size_challenge_has_a_code_of_its_own() -> None:
     assert error(answer)["code"] == dialects.BODY_SIZE_CODE
 
 
-@pytest.mark.parametrize("wire", Wire)
+@over("wire", Wire)
 def test_a_bad_gateway_has_no_retry_after(wire: Wire) -> None:
     answer = dialects.bad_gateway(wire, reason="cut", message="m", request_id="req_1")
     assert answer.status == 502
@@ -132,13 +133,13 @@ def test_a_hidden_error_keeps_the_upstreams_code(wire: Wire) -> None:
     assert error(hidden(wire, LIMITED))["code"] == "1302"
 
 
-@pytest.mark.parametrize("wire", OPENAI_LIKE)
+@over("wire", OPENAI_LIKE)
 def test_a_numeric_code_becomes_a_word_and_stays_beside_it(wire: Wire) -> None:
     found = error(hidden(wire, LIMITED))
     assert (found["code"], found["upstream_code"]) == ("rate_limit_exceeded", "1302")
 
 
-@pytest.mark.parametrize(
+@over(
     ("kind", "code", "told"),
     [
         (Kind.RATE_LIMIT, "insufficient_quota", "rate_limit_exceeded"),
@@ -157,7 +158,7 @@ def test_no_code_on_the_openai_wire_misleads_a_client(kind: Kind, code: Any, tol
     assert error(hidden(Wire.OPENAI, Finding(kind, code=code)))["code"] == told
 
 
-@pytest.mark.parametrize(
+@over(
     ("status", "anthropic", "openai"),
     [
         (400, "invalid_request_error", "invalid_request_error"),
@@ -197,8 +198,8 @@ def data(text: str) -> Any:
     return [json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:") and "[DONE]" not in line]
 
 
-@pytest.mark.parametrize("wire", Wire)
-@pytest.mark.parametrize("wait", [0, 12.5, 3600])
+@over("wire", Wire)
+@over("wait", [0, 12.5, 3600])
 def test_every_error_frame_is_whole_and_says_its_wait(wire: Wire, wait: float) -> None:
     text = frame(wire, wait=wait)
     assert text.endswith("\n\n")

@@ -4,6 +4,7 @@ import pytest
 
 from policies.kinds import Challenge, Finding, Kind
 from policies.reply import wording
+from tests.rows import over
 
 BUSY = Finding(Kind.CHALLENGE, code="FAIL_SYS_USER_VALIDATE", challenge=Challenge.BUSY)
 CAPTCHA = Finding(Kind.CHALLENGE, code="3007", challenge=Challenge.CAPTCHA)
@@ -32,7 +33,7 @@ FINAL = {
 MISREAD = re.compile(r"quota|exceeded|reset at|context|too long|too large|account|request_too_large", re.IGNORECASE)
 
 
-@pytest.mark.parametrize("text", (TRANSIENT | FINAL).values(), ids=(TRANSIENT | FINAL).keys())
+@over("text", (TRANSIENT | FINAL).values(), ids=(TRANSIENT | FINAL).keys())
 def test_every_text_speaks_chinese_and_english_and_names_no_url(text: str) -> None:
     assert re.search(r"[一-鿿]{4}", text)
     assert re.search(r"[a-z]{4} [a-z]", text)
@@ -40,7 +41,7 @@ def test_every_text_speaks_chinese_and_english_and_names_no_url(text: str) -> No
     assert "_____tmd_____" not in text
 
 
-@pytest.mark.parametrize("text", TRANSIENT.values(), ids=TRANSIENT.keys())
+@over("text", TRANSIENT.values(), ids=TRANSIENT.keys())
 def test_a_passing_cause_says_nothing_that_clients_misread(text: str) -> None:
     assert not MISREAD.search(text)
 
@@ -54,7 +55,7 @@ def test_no_final_text_makes_a_client_cut_its_conversation(text: str) -> None:
 WITHOUT_TAIL = re.compile(r"( \[[^\]]*\])+$")
 
 
-@pytest.mark.parametrize("text", (TRANSIENT | FINAL).values(), ids=(TRANSIENT | FINAL).keys())
+@over("text", (TRANSIENT | FINAL).values(), ids=(TRANSIENT | FINAL).keys())
 def test_each_language_is_short_and_says_first_the_fact_then_what_to_do(text: str) -> None:
     chinese, english = WITHOUT_TAIL.sub("", text).split(" / ", 1)
     english = re.sub(r" 一次性.* / ", " ", english)

@@ -13,6 +13,7 @@ from policies.kinds import Wire
 from policies.request import body as bodies
 from policies.request.body import NOTHING, RequestBody, read_body
 from tests.policies.request.test_reading import RECORDED
+from tests.rows import over
 
 ASKED: dict[str, Any] = {
     "model": "glm-5.1",
@@ -64,7 +65,7 @@ def blocks(*texts: str, cached: int | None = None) -> list[dict[str, object]]:
     return [{"type": "text", "text": text, **(mark if number == cached else {})} for number, text in enumerate(texts)]
 
 
-@pytest.mark.parametrize(
+@over(
     "changes",
     [
         {"max_tokens": 21333},
@@ -94,7 +95,7 @@ def test_a_cache_mark_that_moves_changes_nothing() -> None:
     assert digest(ASKED, messages=marked) == digest(ASKED, messages=bare) == digest(ASKED)
 
 
-@pytest.mark.parametrize(
+@over(
     "changes",
     [
         {"model": "glm-5.2"},
@@ -247,7 +248,7 @@ def test_markers_name_the_kinds_of_content(separators: tuple[str, str]) -> None:
     assert bodies.markers(b"") == frozenset()
 
 
-@pytest.mark.parametrize("row", RECORDED, ids=lambda row: row["client"])
+@over("row", RECORDED, ids=lambda row: row["client"])
 def test_a_recorded_request_keeps_its_digest_in_other_spacing_of_flags(row: dict[str, Any]) -> None:
     body = row.get("body") or {}
     if "messages" in body:

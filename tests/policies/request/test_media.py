@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.request import media
+from tests.rows import over
 
 
 def png(width: int, height: int) -> bytes:
@@ -53,13 +54,13 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("data", PICTURES.values(), ids=PICTURES)
+@over("data", PICTURES.values(), ids=PICTURES)
 def test_the_pixel_size_is_read_from_the_header(data: bytes) -> None:
     assert media.pixels(encoded(data)) == (560, 280)
     assert media.pixels("data:image/x;base64," + encoded(data)) == (560, 280)
 
 
-@pytest.mark.parametrize(
+@over(
     "text",
     [
         "",
@@ -89,7 +90,7 @@ def carriers(data: str, media: str = "image/png") -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("part", carriers(encoded(png(560, 280))), ids=str)
+@over("part", carriers(encoded(png(560, 280))), ids=str)
 def test_an_image_costs_its_patches_on_every_wire(part: dict[str, Any]) -> None:
     assert media.price(part) == 20 * 10 + 2
 
@@ -100,7 +101,7 @@ def test_a_large_image_is_capped_and_a_tiny_one_costs_little() -> None:
     assert tiny == 6
 
 
-@pytest.mark.parametrize(
+@over(
     "part",
     [
         {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
@@ -167,7 +168,7 @@ def test_a_video_costs_by_its_frames_or_flat() -> None:
     assert media.price({"type": "video_url", "video_url": {"url": "https://a.example"}}) == media.VIDEO_FLAT
 
 
-@pytest.mark.parametrize(
+@over(
     "part",
     [
         {"type": "text", "text": "x"},

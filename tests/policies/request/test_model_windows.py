@@ -6,9 +6,10 @@ import pytest
 
 from policies.kinds import Family
 from policies.request import surfaces
+from tests.rows import over
 
 
-@pytest.mark.parametrize(
+@over(
     ("upstream", "family", "model", "tokens"),
     [
         ("dashscope", Family.DASHSCOPE, "qwen3.8-max", 991_808),
@@ -37,7 +38,7 @@ def test_a_known_model_has_its_window(upstream: str, family: Family, model: str,
     assert entry.tokens == tokens
 
 
-@pytest.mark.parametrize("model", ["", "glm", "glm-5.9", "glm-6", "claude-haiku-4-5", "qwen4-max", "qwen3", "m", "/"])
+@over("model", ["", "glm", "glm-5.9", "glm-6", "claude-haiku-4-5", "qwen4-max", "qwen3", "m", "/"])
 def test_an_unknown_model_has_none(model: str) -> None:
     assert surfaces.model_window("zai", Family.ZAI, model) is None
 

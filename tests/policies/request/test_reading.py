@@ -16,6 +16,7 @@ from policies.calls import Call, Surface
 from policies.kinds import Family, Role, Wire
 from policies.request import body, reading
 from policies.settings import TraitRow
+from tests.rows import over
 
 CORPUS = pathlib.Path(__file__).parents[2] / "corpus" / "requests.jsonl"
 RECORDED: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
@@ -51,7 +52,7 @@ def recorded(client: str) -> Call:
     return read(row.get("body"), row["headers"], row["path"].partition("?")[2])
 
 
-@pytest.mark.parametrize("row", RECORDED, ids=lambda row: row["client"])
+@over("row", RECORDED, ids=lambda row: row["client"])
 def test_every_recorded_request_is_read(row: dict[str, Any]) -> None:
     body = row.get("body") or {}
     call = read(body, row["headers"])
@@ -63,7 +64,7 @@ def test_every_recorded_request_is_read(row: dict[str, Any]) -> None:
     assert call.one_time_token is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("client", "session"),
     [
         ("claude-code-2.1.332-interactive-main", "15cccc4b-6880-455f-8625-43640b9f1ffc"),
@@ -83,7 +84,7 @@ def test_a_main_and_a_title_request_of_one_session_share_its_id() -> None:
     assert main.session_id == title.session_id
 
 
-@pytest.mark.parametrize(
+@over(
     ("body", "headers", "query", "session"),
     [
         ({"metadata": {"user_id": '{"device_id":"d","session_id":"s-1"}'}}, {}, "", "s-1"),
@@ -116,7 +117,7 @@ def test_the_output_budget_in_its_spellings(name: str) -> None:
     assert read({"parameters": {name: 64}}, surface=NATIVE).output_budget == 64
 
 
-@pytest.mark.parametrize("value", ["200", 0, -1, 1.5, 200.0, True, [], {}, 10**40])
+@over("value", ["200", 0, -1, 1.5, 200.0, True, [], {}, 10**40])
 def test_an_odd_output_budget_is_none(value: object) -> None:
     call = read({"model": "m", "max_tokens": value, "max_completion_tokens": 100})
     assert (call.fields is not None, call.output_budget) == (True, None)
@@ -137,13 +138,13 @@ def test_empty_tools_count_as_absent(tools: bytes) -> None:
     assert not read(b'{"tools":' + tools + b"}").tools
 
 
-@pytest.mark.parametrize("tools", [b'[{"name":"t"}]', b"[ 1]", b"{}", b'""', b"false", b"[[]]"])
+@over("tools", [b'[{"name":"t"}]', b"[ 1]", b"{}", b'""', b"false", b"[[]]"])
 def test_tools_that_are_there_or_odd_make_a_main_request(tools: bytes) -> None:
     assert read(b'{"tools":' + tools + b"}").tools
     assert read(b'{"parameters":{"tools":' + tools + b"}}", surface=NATIVE).tools
 
 
-@pytest.mark.parametrize(
+@over(
     ("body", "thinking"),
     [
         ({"thinking": {"type": "enabled", "budget_tokens": 1000}}, True),
@@ -194,7 +195,7 @@ def test_a_one_time_token_is_kept_as_a_hash_only() -> None:
     assert "secret-token" not in repr(by_header)
 
 
-@pytest.mark.parametrize(
+@over(
     "body", [b"", b"[]", b'"x"', b"null", b"12", b"{", b'{"model":"m"', b"\xff\xfe", b'{"model":"m"} x', b"[" * 100_000]
 )
 def test_what_is_no_object_is_unreadable_and_a_main_request(body: bytes) -> None:
@@ -238,7 +239,7 @@ def test_any_bytes_are_read(body: bytes) -> None:
     assert (call.body, call.size) == (body, len(body))
     assert call.output_budget is None or 0 < call.output_budget < 10**15
     assert len(call.model) <= 200
-    assert len(call.digest) == 32
+    assert call.digest == "hash of 32", "a digest is kept and shared: a plain one could be guessed from"
 
 
 def test_the_head_of_a_large_main_request_costs_a_fraction_of_parsing_it() -> None:

@@ -5,6 +5,7 @@ import pytest
 from policies.kinds import Family, Role, Wire
 from policies.request.surfaces import BUILT_IN, HostPattern, Surfaces
 from policies.settings import Upstream
+from tests.rows import over
 
 SURFACES = Surfaces(BUILT_IN)
 
@@ -45,7 +46,7 @@ GENERATION = [
 ]
 
 
-@pytest.mark.parametrize(("host", "path", "upstream", "wire"), GENERATION)
+@over(("host", "path", "upstream", "wire"), GENERATION)
 def test_a_path_that_asks_a_model_is_a_generation(host: str, path: str, upstream: str, wire: Wire) -> None:
     surface = recognised(host, path)
     assert (surface.upstream, surface.wire, surface.role) == (upstream, wire, Role.GENERATION)
@@ -70,7 +71,7 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("method", "host", "path", "wire"), OTHER)
+@over(("method", "host", "path", "wire"), OTHER)
 def test_everything_else_on_a_configured_host_passes_and_keeps_its_dialect(
     method: str, host: str, path: str, wire: Wire
 ) -> None:
@@ -78,7 +79,7 @@ def test_everything_else_on_a_configured_host_passes_and_keeps_its_dialect(
     assert (surface.role, surface.wire) == (Role.OTHER, wire)
 
 
-@pytest.mark.parametrize(
+@over(
     "path", ["/api/v2/chats/new", "/api/v1/files/getstsToken", "/api/v2/files/getstsToken", "/api/v2/files/parse"]
 )
 def test_the_steps_before_a_web_chat_are_preparation(path: str) -> None:
@@ -104,7 +105,7 @@ def test_a_query_that_names_the_slider_is_no_person() -> None:
     assert recognised("chat.qwen.ai", "/api/v2/chat/completions?u=/_____tmd_____/").role is Role.GENERATION
 
 
-@pytest.mark.parametrize("host", ["api.anthropic.com", "xchat.qwen.ai", "maas.aliyuncs.com", "xmaas.aliyuncs.com", ""])
+@over("host", ["api.anthropic.com", "xchat.qwen.ai", "maas.aliyuncs.com", "xmaas.aliyuncs.com", ""])
 def test_a_host_that_is_not_configured_is_not_ours(host: str) -> None:
     assert recognised(host, "/v1/messages") is None
     assert SURFACES.at(host, 443) is None
@@ -120,7 +121,7 @@ def test_the_first_of_two_rows_of_the_user_wins() -> None:
     assert recognised("a.x", "/v1/messages", surfaces=Surfaces(rows)).upstream == "one"
 
 
-@pytest.mark.parametrize(
+@over(
     ("pattern", "host", "port", "matches"),
     [
         ("h.example", "h.example", 1, True),

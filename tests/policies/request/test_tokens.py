@@ -14,6 +14,7 @@ from policies.kinds import Wire
 from policies.request import tokens
 from policies.settings import EstimateWeights
 from tests.policies.request.texts import SAMPLES, licence, sample_text, stdlib
+from tests.rows import over
 
 WEIGHTS = EstimateWeights()
 LOW, HIGH = 0.85, 1.2
@@ -80,7 +81,7 @@ def test_the_structure_of_a_request_hardly_counts() -> None:
     assert cut - whole < 40 * (tokens.MESSAGE + 3)
 
 
-@pytest.mark.parametrize("wire", [Wire.ANTHROPIC, Wire.OPENAI, Wire.RESPONSES, Wire.DASHSCOPE_NATIVE, Wire.QWEN_WEB])
+@over("wire", [Wire.ANTHROPIC, Wire.OPENAI, Wire.RESPONSES, Wire.DASHSCOPE_NATIVE, Wire.QWEN_WEB])
 def test_the_text_counts_on_every_wire(wire: Wire) -> None:
     text = licence()[:4000]
     message = {"role": "user", "content": text}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from policies.request.reading import TRAITS
 from policies.settings import TraitRow
 from tests.policies.request.test_reading import RECORDED, read, recorded
+from tests.rows import over
 
 TITLE = "You are a title generator. You output ONLY a thread title."
 SCHEMA = {"format": {"type": "json_schema", "schema": {"type": "object", "properties": {"title": {"type": "string"}}}}}
@@ -19,7 +18,7 @@ def test_every_row_names_its_source() -> None:
     assert len({row.name for row in TRAITS}) == len(TRAITS)
 
 
-@pytest.mark.parametrize(
+@over(
     ("client", "trait"),
     [
         ("claude-code-2.0.76-print-warmup-haiku", "claude-code warm-up"),
@@ -35,15 +34,15 @@ def test_a_recorded_title_or_warm_up_is_known(client: str, trait: str) -> None:
     assert recorded(client).trait == trait
 
 
-@pytest.mark.parametrize(
+@over(
     "row", [row for row in RECORDED if row["kind"] in {"main", "retry"}], ids=lambda row: row["client"]
 )
 def test_no_recorded_main_request_has_a_trait(row: dict[str, Any]) -> None:
     assert read(row["body"], row["headers"]).trait is None
 
 
-@pytest.mark.parametrize("role", ["system", "developer"])
-@pytest.mark.parametrize("content", [TITLE, [{"type": "input_text", "text": TITLE}]])
+@over("role", ["system", "developer"])
+@over("content", [TITLE, [{"type": "input_text", "text": TITLE}]])
 def test_it_is_known_on_the_wires_that_have_no_messages(role: str, content: object) -> None:
     said = [{"role": role, "content": content}, {"role": "user", "content": "what I did today"}]
     assert read({"input": said}).trait == "opencode title"
@@ -56,7 +55,7 @@ def test_the_title_schema_alone_is_enough() -> None:
     assert read({"output_config": SCHEMA}).trait == "claude-code title schema"
 
 
-@pytest.mark.parametrize(
+@over(
     "body",
     [
         {"system": TITLE, "tools": [{"name": "t"}]},

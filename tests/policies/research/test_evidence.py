@@ -8,6 +8,7 @@ from policies.kinds import ANSWER, Challenge, Finding, Kind, Wire
 from policies.request import body as bodies
 from policies.request.body import NOTHING, read_body
 from policies.research.evidence import Evidence, Facts, Record, refused
+from tests.rows import over
 
 HISTORY = "abc"
 """A conversation, one letter a message; its slices stand for digests."""
@@ -55,12 +56,12 @@ def test_a_conversation_that_grew_is_neither_shrunk_nor_changed(grown: str) -> N
     assert (record.new_roles, record.new_markers) == ((), ())
 
 
-@pytest.mark.parametrize("history", ["xbcde", "axc", "ab", "xy"])
+@over("history", ["xbcde", "axc", "ab", "xy"])
 def test_another_beginning_is_a_changed_prefix(history: str) -> None:
     assert second(**said(history)).prefix_changed is True
 
 
-@pytest.mark.parametrize(
+@over(
     ("later", "changed"),
     [
         (["q1", "a1", "q2", "a2", "q3"], False),
@@ -157,7 +158,7 @@ def test_a_token_is_seen_before_in_any_session() -> None:
     assert evidence.note(FIRST, ANSWER).token_seen_before is None
 
 
-@pytest.mark.parametrize(
+@over(
     ("finding", "counts"),
     [
         (ANSWER, False),

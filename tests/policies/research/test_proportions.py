@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.research.proportions import Share, Table, evidence_of_difference
+from tests.rows import over
 
 shares = st.integers(0, 500).flatmap(lambda n: st.builds(Share, st.integers(0, n), st.just(n)))
 
 
-@pytest.mark.parametrize(
+@over(
     ("share", "low", "high"),
     [
         (Share(0, 10), 0.0, 0.2775),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from policies.kinds import ANSWER, Challenge, Finding, Kind
 from policies.research.evidence import Evidence, Facts, Record
 from policies.research.report import Report, Verdict, as_text, report
+from tests.rows import over
 
 REFUSAL = Finding(Kind.CHALLENGE, row="zcode-3007", code="3007", challenge=Challenge.CAPTCHA, transient=True)
 SEEDS = range(25)
@@ -124,20 +125,20 @@ def verdicts(of: Report) -> dict[str, Verdict]:
 
 
 @pytest.mark.parametrize("letter", CAUSES)
-@pytest.mark.parametrize("seed", SEEDS)
+@over("seed", SEEDS)
 def test_a_planted_cause_is_named_and_no_other(letter: str, seed: int) -> None:
     assert told(seed, CAUSES[letter], exchanges=500).causes == (letter,)
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.3, 0.7])
-@pytest.mark.parametrize("seed", SEEDS)
+@over("rate", [0.05, 0.3, 0.7])
+@over("seed", SEEDS)
 def test_no_cause_is_named_where_refusals_depend_on_nothing(rate: float, seed: int) -> None:
     found = told(seed, lambda _: True, rate=rate)
     assert found.causes == ()
     assert Verdict.CAUSE not in verdicts(found).values()
 
 
-@pytest.mark.parametrize("letter", CAUSES)
+@over("letter", CAUSES)
 def test_ten_exchanges_are_too_few_whatever_they_show(letter: str) -> None:
     for seed in SEEDS:
         found = told(seed, CAUSES[letter], exchanges=10, rate=1.0, base=0.0)
