@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
@@ -23,6 +23,8 @@ from operations import metrics
 from operations.page_site import HOST
 from operations.page_text import CODES, LANGUAGES, WORDS
 from operations.status import DecisionRow, Status
+from policies.comments import Comment
+from policies.research.report import probability
 
 logger = logging.getLogger("breakwater")
 
@@ -45,8 +47,8 @@ class Source(Protocol):
 
     def status(self) -> Status: ...
 
-    def act(self, action: str, upstream: str | None, model: str | None) -> str:
-        """Do one of `ACTIONS` and say what was done in one sentence; ValueError, with such a sentence, if it cannot be."""
+    def act(self, action: str, upstream: str | None, model: str | None) -> Comment:
+        """Do one of `ACTIONS` and say what was done; ValueError, with the comment that says why, if it cannot be."""
 
 
 class _App(Flask):
@@ -81,6 +83,7 @@ def make_app(source: Source) -> Flask:
     app.add_template_filter(lambda wall: _clock(wall, "%H:%M:%S"), "clock")
     app.add_template_filter(lambda wall: _clock(wall, "%m-%d %H:%M"), "day")
     app.add_template_filter(lambda number: f"{number:,}", "thousands")
+    app.add_template_filter(probability)
     for name in ("status.html", "status.css", "status.js"):
         # Compiled now: 0.1 s in the middle of the traffic would stall every stream.
         app.jinja_env.get_template(name)
@@ -138,8 +141,7 @@ def _guard_host() -> None:
 
 
 def _page(source: Source, notice: str = "") -> str:
-    status = source.status()
-    language = _language()
+    status, language = source.status(), _language()
     busy = [row for row in status.upstreams if row.busy]
     return render_template(
         "status.html",
@@ -147,10 +149,11 @@ def _page(source: Source, notice: str = "") -> str:
         counts=status.counters.freeze(),
         token=source.token,
         nonce=g.nonce,
-        notice=notice[:NOTICE_AT_MOST],
+        notice=notice,
         language=language,
         code=lambda name: CODES.get(name, "") if language == "zh" else "",
-        say=_speaker(WORDS[language]),
+        say=lambda key, **values: WORDS[key].told(language).format(**values),
+        pick=lambda english, chinese: chinese if language == "zh" else english,
         rows_at_most=ROWS_AT_MOST,
         decisions=_runs(status.decisions),
         would="would_" if status.mode == "observe" else "",
@@ -183,12 +186,11 @@ def _act(source: Source) -> Any:
     if action not in ACTIONS:
         abort(400)
     try:
-        said = source.act(action, request.form.get("upstream") or None, request.form.get("model") or None)
+        comment: Comment = source.act(action, request.form.get("upstream") or None, request.form.get("model") or None)
     except ValueError as error:
-        said = str(error)
-    if request.headers.get("Accept", "").startswith("application/json"):
-        return {"said": said[:NOTICE_AT_MOST]}
-    return _page(source, said)
+        comment = error.args[0]
+    said = comment.told(_language())[:NOTICE_AT_MOST]
+    return {"said": said} if request.headers.get("Accept", "").startswith("application/json") else _page(source, said)
 
 
 def _same_origin() -> bool:
@@ -203,13 +205,6 @@ def _same_origin() -> bool:
 def _language() -> str:
     asked = request.args.get("lang", "")
     return asked if asked in LANGUAGES else request.accept_languages.best_match(LANGUAGES, "en")
-
-
-def _speaker(words: Mapping[str, str]) -> Callable[..., str]:
-    def say(key: str, **values: object) -> str:
-        return words[key].format(**values)
-
-    return say
 
 
 def _clock(wall: float | None, form: str) -> str:

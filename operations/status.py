@@ -17,8 +17,9 @@ from operations.metrics import CONNECTED, Counters, Counts
 from operations.timeline import Bar
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.calls import Call
+from policies.comments import Comment
 from policies.decisions import Said
-from policies.research import report
+from policies.research.report import Report, as_text, report
 from policies.settings import Upstream
 from policies.windows import LIFETIME
 
@@ -82,7 +83,7 @@ class DecisionRow:
     """Without the query."""
     finding: str
     reason: str
-    comment: str = ""
+    comment: Comment | None = None
     wait: float | None = None
     """Seconds told to the client."""
     attempts: int = 1
@@ -128,10 +129,10 @@ class Status:
     tables: tuple[Table, ...] = ()
     timeline: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
     """The last hour by upstream, as it is drawn."""
-    keeps_evidence: bool = False
-    report_text: str = ""
-    faults: Mapping[str, str] = field(default_factory=dict)
-    """By kind of fault: one sentence about the last of that kind. How many, the counters say."""
+    report: Report | None = None
+    """What the evidence says; None where none is kept."""
+    faults: Mapping[str, Comment] = field(default_factory=dict)
+    """By kind of fault: one sentence about the first of that kind. How many, the counters say."""
     counters: Counters = field(default_factory=Counters)
     """Themselves, not a copy: the metrics show them as they are."""
 
@@ -139,17 +140,19 @@ class Status:
         """Changes with whatever the page shows, but for seconds that run down by themselves: it asks for this, and itself only then."""
         upstreams = [replace(row, seconds_left=None) for row in self.upstreams]
         refusals = [replace(row, seconds_left=0.0) for row in self.refusals]
-        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, self.tables, self.timeline, self.report_text, self.faults)
+        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, self.tables, self.timeline, self.report, self.faults)
         return f"{zlib.crc32(repr((shown, self.counters.freeze().as_json())).encode('utf8', 'replace')):08x}"
 
     def as_json(self, parts: str | None = None) -> dict[str, object]:
         """Everything, or only the parts named, with commas between them; time, version and mode always."""
         told: dict[str, object] = {
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
-            for name in ("upstreams", "decisions", "windows", "refusals")
+            for name in ("upstreams", "windows", "refusals")
         }
         told |= {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in self.tables}
-        told |= {"report": self.report_text, "faults": dict(self.faults), "counts": self.counters.freeze().as_json()}
+        told["decisions"] = [{**dataclasses.asdict(replace(row, comment=None)), "comment": str(row.comment or "")} for row in self.decisions]
+        faults = {kind: str(words) for kind, words in self.faults.items()}
+        told |= {"report": report_text(self.report), "faults": faults, "counts": self.counters.freeze().as_json()}
         told["revision"] = self.revision()
         if parts is not None:
             told = {name: value for name, value in told.items() if name in parts.split(",")}
@@ -216,8 +219,7 @@ def status_of(controller: Controller) -> Status:
         ),
         tables=_tables(controller, now),
         timeline=controller.timeline.pictures(wall),
-        keeps_evidence=state.settings.keeps_evidence,
-        report_text=_recent_report(controller, now),
+        report=_recent_report(controller, now),
         faults=dict(controller.log.faults),
         counters=controller.counters,
     )
@@ -244,19 +246,24 @@ def _tables(controller: Controller, now: float) -> tuple[Table, ...]:
     )
 
 
-def report_text(controller: Controller) -> str:
-    """The report on the evidence; where none is taken, how to take some."""
+def report_of(controller: Controller) -> Report | None:
+    """What the evidence says; None where none is kept."""
     if not controller.state.settings.keeps_evidence:
-        return EVIDENCE_OFF
+        return None
     controller.evidence_log.flush()
-    return report.as_text(report.report(controller.state.evidence.records()))
+    return report(controller.state.evidence.records())
 
 
-def _recent_report(controller: Controller, now: float) -> str:
+def report_text(found: Report | None) -> str:
+    """The report for a terminal; where there is none, how to get one."""
+    return as_text(found) if found else EVIDENCE_OFF
+
+
+def _recent_report(controller: Controller, now: float) -> Report | None:
     """Counting 5,000 records takes some 100 ms of the one thread there is: for a page that asks again and again, not each time."""
-    made_at, text = controller.report
-    if not text or now - made_at > REPORT_SECONDS:
-        controller.report = (now, report_text(controller))
+    made_at, found = controller.report
+    if found is None or now - made_at > REPORT_SECONDS or not controller.state.settings.keeps_evidence:
+        controller.report = (now, report_of(controller))
     return controller.report[1]
 
 

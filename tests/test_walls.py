@@ -80,7 +80,7 @@ def knows_the_inside(tree: Tree, spaces: dict[str, ModuleType]) -> set[str]:
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("kinds",),
     # What a Call holds of its body are slices, which know nothing but the enums: they are values, whatever their folder.
-    ("settings", "decisions", "calls", "request.body", "request.message_list", "request.digests"),
+    ("comments", "settings", "decisions", "calls", "request.body", "request.message_list", "request.digests"),
     ("request", "answer"),
     ("refusal",),
     ("reply", "research"),

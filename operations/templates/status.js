@@ -63,12 +63,12 @@
     const form = event.target;
     const said = document.getElementById("said");
     try {
-      const answer = await fetch("/act", {
+      const answer = await fetch(form.action, {
         method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(new FormData(form, event.submitter)),
       });
       said.textContent = answer.ok ? (await answer.json()).said : String(answer.status);
-    } catch (error) {
-      said.textContent = String(error);
+    } catch {
+      said.textContent = document.querySelector("[data-clock]").dataset.lost;
     }
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
     look();
