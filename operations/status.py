@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 REPORT_SECONDS = 30.0
 EVIDENCE_OFF = "Evidence is off: `evidence: true` in the config takes it. / 未收集证据:在配置中设置 `evidence: true` 即可开启。"
+RUNNING = frozenset({"waited", "longest"})
+"""Columns of seconds that run on by themselves."""
 ACCOUNT_DIGITS = 8
 """Of an account's keyed hash that are shown."""
 
@@ -137,10 +139,11 @@ class Status:
     """Themselves, not a copy: the metrics show them as they are."""
 
     def revision(self) -> str:
-        """Changes with whatever the page shows, but for seconds that run down by themselves: it asks for this, and itself only then."""
+        """Changes with whatever the page shows, but for seconds that run on by themselves: it asks for this, and itself only then."""
         upstreams = [replace(row, seconds_left=None) for row in self.upstreams]
         refusals = [replace(row, seconds_left=0.0) for row in self.refusals]
-        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, self.tables, self.timeline, self.report, self.faults)
+        tables = [[cell for name, cell in zip(table.columns, row, strict=True) if name not in RUNNING] for table in self.tables for row in table.rows]
+        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, tables, self.timeline, self.report, self.faults)
         return f"{zlib.crc32(repr((shown, self.counters.freeze().as_json())).encode('utf8', 'replace')):08x}"
 
     def as_json(self, parts: str | None = None) -> dict[str, object]:

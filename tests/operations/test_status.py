@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operations.metrics import Counters
-from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import DecisionRow, RefusalRow, Status, Table, UpstreamRow, WindowRow
 from tests.operations.page_source import REPORT, said
 
 
@@ -98,11 +98,17 @@ def test_a_status_becomes_json_with_every_row() -> None:
 
 def test_the_revision_stays_while_only_seconds_run_down_and_changes_with_the_rest() -> None:
     row = UpstreamRow("zai", state="open", seconds_left=41.0)
-    first = Status(1.0, "1", "enforce", upstreams=(row,), refusals=(RefusalRow("wait", "zai", "ab", 9.0),))
+    waiting = Table("waiting", ("upstream", "waited", "longest"), (("zai", 3, 22),))
+    first = Status(1.0, "1", "enforce", upstreams=(row,), refusals=(RefusalRow("wait", "zai", "ab", 9.0),), tables=(waiting,))
     later = replace(
-        first, now_wall=3.0, upstreams=(replace(row, seconds_left=39.0),), refusals=(RefusalRow("wait", "zai", "ab", 7.0),)
+        first,
+        now_wall=3.0,
+        upstreams=(replace(row, seconds_left=39.0),),
+        refusals=(RefusalRow("wait", "zai", "ab", 7.0),),
+        tables=(replace(waiting, rows=(("zai", 5, 20),)),),
     )
     assert later.revision() == first.revision()
+    assert replace(later, tables=(replace(waiting, rows=(("zcode", 5, 20),)),)).revision() != first.revision()
     assert replace(later, upstreams=(replace(row, state="half_open"),)).revision() != first.revision()
     assert replace(later, mode="observe").revision() != first.revision()
     assert later.as_json("revision") == {"now": 3.0, "version": "1", "mode": "enforce", "revision": first.revision()}
