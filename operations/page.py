@@ -9,9 +9,10 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from flask import Flask, Response, abort, g, render_template, request
@@ -22,7 +23,7 @@ from werkzeug.wrappers import Response as BaseResponse
 from operations import metrics
 from operations.page_site import HOST
 from operations.page_text import CODES, LANGUAGES, WORDS
-from operations.status import DecisionRow, Status
+from operations.status import Status
 from policies.comments import Comment
 from policies.research.report import probability
 
@@ -36,6 +37,11 @@ ROWS_AT_MOST = 50
 """Rows of one table on the page; status.json has them all."""
 NOTICE_AT_MOST = 300
 """Characters of what an action says."""
+
+
+Row = TypeVar("Row")
+_alike = attrgetter("upstream", "wire", "path", "finding", "reason", "status")
+_remembered = attrgetter("kind", "upstream", "account")
 
 
 class Source(Protocol):
@@ -155,7 +161,8 @@ def _page(source: Source, notice: str = "") -> str:
         say=lambda key, **values: WORDS[key].told(language).format(**values),
         pick=lambda english, chinese: chinese if language == "zh" else english,
         rows_at_most=ROWS_AT_MOST,
-        decisions=_runs(status.decisions),
+        decisions=_runs(status.decisions, _alike),
+        refusals=_runs(sorted(status.refusals, key=lambda row: (row.kind, row.upstream, row.account, -row.seconds_left)), _remembered),
         would="would_" if status.mode == "observe" else "",
         busy=sorted(busy, key=lambda row: (row.state != "open", row.state == "closed")),
         idle=[row for row in status.upstreams if not row.busy],
@@ -165,12 +172,9 @@ def _page(source: Source, notice: str = "") -> str:
     )
 
 
-def _runs(decisions: Sequence[DecisionRow]) -> list[tuple[DecisionRow, int]]:
-    """Newest of each run of decisions alike, and how many there are: an open breaker says one thing a hundred times."""
-    runs = itertools.groupby(
-        decisions, lambda row: (row.upstream, row.wire, row.path, row.finding, row.reason, row.status)
-    )
-    return [(next(run), 1 + sum(1 for _ in run)) for _, run in runs]
+def _runs(rows: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[tuple[Row, int]]:
+    """First of each run of rows alike, and how many there are: an open breaker says one thing a hundred times."""
+    return [(next(run), 1 + sum(1 for _ in run)) for _, run in itertools.groupby(rows, alike)]
 
 
 def _metrics(source: Source) -> Response:

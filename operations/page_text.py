@@ -43,6 +43,8 @@ WORDS: Mapping[str, Text] = MappingProxyType(
         "would_resent": Text("would have been re-sent", "本应就地重发"),
         "timeline": Text("The last hour", "最近一小时"),
         "would_col_avoided": Text("Would be avoided", "本可避免"),
+        "hour_ago": Text("an hour ago", "一小时前"),
+        "now": Text("now", "现在"),
         "idle": Text("{n} without a request so far", "{n} 个尚无请求"),
         "shared": Text("Shared state", "共享状态"),
         "server": Text("Server", "服务器"),

@@ -54,7 +54,6 @@ class UpstreamRow:
     account: str = ""
     """Prefix of the account's keyed hash, where the breaker is one account's."""
 
-
     @property
     def busy(self) -> bool:
         """Something was asked of it, or something keeps it from being asked."""

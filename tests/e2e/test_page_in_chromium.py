@@ -44,6 +44,25 @@ WIDTHS = (390, 768, 1280)
 PARTS = ("timeline", "upstreams", "tables", "decisions", "windows", "refusals", "report")
 
 
+PAST = f"""
+from mitmproxy import ctx
+
+from policies.kinds import ANSWER, Finding, Kind
+from policies.research.evidence import Facts
+
+def running():
+    evidence = ctx.master.addons.get("breakwater").controller.state.evidence
+    for number in range(120):
+        quick, refused = number % 2 == 0, number % 20 in (0, 2, 4, 6, 8, 10, 12, 14, 16, 5)
+        facts = Facts(
+            wall=0.0, upstream="{GOOD}", wire="anthropic", model="m", session="s", account="a", size=9, digest=str(number),
+            gap_session=0.2 if quick else 9.0, new_connection=number % 3 == 0,
+        )
+        evidence.note(facts, Finding(Kind.OVERLOAD) if refused else ANSWER)
+"""
+"""Evidence of an earlier hour: most that came quickly were refused, few of the others."""
+
+
 class Shown(NamedTuple):
     """A Breakwater that has lived, with evidence: one upstream is paused, and two requests wait for it."""
 
@@ -82,7 +101,9 @@ def lived(home: Home, upstream: Upstream) -> None:
 def shown(tmp_path_factory: pytest.TempPathFactory, command: Path, upstream: Upstream) -> Iterator[Shown]:
     page_port = free_port()
     home = Home(tmp_path_factory.mktemp("page") / "home", command, upstream, {**CONFIG, "evidence": True})
-    home.start(*home.lab, "--page-port", str(page_port))
+    past = home.folder / "past.py"
+    past.write_text(PAST)
+    home.start(*home.lab, "-s", str(past), "--page-port", str(page_port))
     try:
         lived(home, upstream)
         yield Shown(home, page_port)
@@ -171,6 +192,9 @@ def test_who_waits_is_seen_with_for_how_long(shown: Shown, tab: Chromium) -> Non
 def test_evidence_comes_and_goes_with_its_setting(shown: Shown, tab: Chromium) -> None:
     tab.open(f"{shown.addresses[0]}/?lang=en")
     assert tab.evaluate("document.querySelectorAll('table.report tbody').length") == 6
+    first = tab.text("table.report tbody tr.named")
+    assert tab.text("table.report tbody") .strip() == first.strip()
+    assert re.search(r"A · gap under 1 s\s+named.*the likely cause.*5\d/6\d.*\+\d\d% \+\d\d% to \+\d\d%\s+< 0\.001", " ".join(first.split()))
     try:
         shown.configure(evidence=False)
         tab.wait("document.querySelectorAll('table.report').length === 0")
@@ -181,6 +205,11 @@ def test_evidence_comes_and_goes_with_its_setting(shown: Shown, tab: Chromium) -
 
 
 VERDICT = "getComputedStyle(document.querySelector('[data-part=verdict]'))"
+GROUNDS = """["", "halt", "trial", "watch"].map(name => {
+  const made = document.body.appendChild(document.createElement("div"));
+  made.className = `verdict ${name}`;
+  return getComputedStyle(made).backgroundColor;
+})"""
 
 
 def test_what_is_only_observed_has_other_colours_and_words(shown: Shown, tab: Chromium) -> None:
@@ -192,6 +221,7 @@ def test_what_is_only_observed_has_other_colours_and_words(shown: Shown, tab: Ch
         tab.wait("document.querySelector('[data-part=verdict]').textContent.startsWith('Only observing: 1 upstream would be paused.')")
         observing = tab.evaluate(f"[{VERDICT}.color, {VERDICT}.backgroundColor]")
         assert not set(observing) & set(enforcing[0])
+        assert len(set(tab.evaluate(GROUNDS))) == 4
         assert "would be paused" in tab.text("tr.open .state")
         assert "observing only" in tab.text("[data-part=mode]")
         assert ask(shown.home, f"http://{PAUSED}{MESSAGES}", asked("observed")).status == 200

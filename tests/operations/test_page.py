@@ -220,8 +220,15 @@ def test_decisions_alike_in_a_row_are_one_row_with_their_number(ask: Ask, source
     assert "Told 29" not in text
 
 
+def test_remembered_refusals_of_one_account_are_one_row_with_their_number_and_the_longest_wait(ask: Ask, source: SourceStub) -> None:
+    source.shown = status(refusals=[RefusalRow("wait", "zai", account, left) for left in (9.0, 33.0, 21.0) for account in ("aa", "bb")])
+    text = ask("/?lang=en").text
+    assert text.count("× 3") == text.count("33 s left") == 2
+    assert "21 s left" not in text
+
+
 def test_the_page_stays_small_with_many_rows(ask: Ask, source: SourceStub) -> None:
-    rows = tuple(RefusalRow("wait", "zai", f"{number:06x}", 30.0) for number in range(10_000))
+    rows = tuple(RefusalRow("wait", "zai", f"{number:06x}", 30.0) for number in range(10_000) for _ in range(2))
     source.shown = status(refusals=rows)
     response = ask()
     assert len(response.content) < 100_000
