@@ -17,7 +17,7 @@ from operations.clock import clock
 from operations.content_view import explain
 from operations.controller import Controller
 from operations.export import corpus_line
-from operations.status import as_lines, report_of, report_text, status_of
+from operations.status import Status, report_of, report_text, status_of
 from policies.breaker import Breaker, Transition
 from policies.comments import Comment, Text, say
 
@@ -64,7 +64,7 @@ class Commands:
     @command.command("breakwater.status")
     def status(self) -> Sequence[str]:
         """A line for each upstream in use or paused, and for who waits; the page has the rest."""
-        return as_lines(status_of(self._controller()))
+        return _lines(status_of(self._controller()))
 
     @command.command("breakwater.report")
     def report(self) -> Sequence[str]:
@@ -109,6 +109,23 @@ class Commands:
     def export(self, flows: Sequence[flow.Flow]) -> str:
         """Anonymised corpus lines of refusals, to be sent to the project."""
         return "\n".join(corpus_line(self._controller().state, one) for one in flows if isinstance(one, http.HTTPFlow))
+
+
+def _lines(status: Status) -> list[str]:
+    """A line for each upstream that is in use or paused, then who waits and what failed."""
+    paused = "would be paused" if status.mode == "observe" else "paused"
+    words = {"closed": "passing", "half_open": "next one is the trial", "probing": "on trial", "open": paused}
+    said = [f"Breakwater {status.version}, {status.mode}"]
+    for row in sorted((row for row in status.upstreams if row.busy), key=lambda row: row.state != "open"):
+        left = f" for {row.seconds_left:.0f} s" if row.state == "open" and row.seconds_left is not None else ""
+        name = f"{row.name} {row.account}".strip()
+        counts = f"{row.sent} sent, {row.challenges} challenged, {row.avoided} refused here"
+        said.append(f"{name}: {words.get(row.state, row.state)}{left}; {counts}")
+    idle = sum(not row.busy for row in status.upstreams)
+    said.append(f"{idle} upstreams without a request so far")
+    for table in status.tables:
+        said += [f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows]
+    return said + [f"fault: {words}" for words in status.faults.values()]
 
 
 def act(controller: Controller, action: str, upstream: str | None, model: str | None) -> Comment:

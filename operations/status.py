@@ -161,23 +161,6 @@ class Status:
         return {"now": self.now_wall, "version": self.version, "mode": self.mode, **told}
 
 
-def as_lines(status: Status) -> list[str]:
-    """A line for each upstream that is in use or paused, then who waits and what failed."""
-    paused = "would be paused" if status.mode == "observe" else "paused"
-    words = {"closed": "passing", "half_open": "next one is the trial", "probing": "on trial", "open": paused}
-    said = [f"Breakwater {status.version}, {status.mode}"]
-    for row in sorted((row for row in status.upstreams if row.busy), key=lambda row: row.state != "open"):
-        left = f" for {row.seconds_left:.0f} s" if row.state == "open" and row.seconds_left is not None else ""
-        name = f"{row.name} {row.account}".strip()
-        counts = f"{row.sent} sent, {row.challenges} challenged, {row.avoided} refused here"
-        said.append(f"{name}: {words.get(row.state, row.state)}{left}; {counts}")
-    idle = sum(not row.busy for row in status.upstreams)
-    said.append(f"{idle} upstreams without a request so far")
-    for table in status.tables:
-        said += [f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows]
-    return said + [f"fault: {words}" for words in status.faults.values()]
-
-
 def decision_row(wall: float, flow_id: str, call: Call, said: Said, status: int | None) -> DecisionRow:
     """What was decided over one request; ``status``: of the answer that its client gets, None where it has none yet."""
     return DecisionRow(

@@ -49,85 +49,65 @@ def say(text: Text, **values: str | float | Text) -> Comment:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Sentence on what is done to a request or to its answer, and on what would have been done where it is only observed."""
+    """Sentence on what is done to a request or to its answer; its blank ``did`` tells done from what would be where it is only observed."""
 
-    done: Text
-    would: Text
+    text: Text
+    done: Text = NOTHING
+    would: Text = NOTHING
 
     def say(self, enforces: bool, **values: str | float | Text) -> Comment:
-        return Comment(self.done if enforces else self.would, values)
+        if enforces:
+            return Comment(self.text, {**values, "did": self.done})
+        observed = Text(f"Only observed: {self.text.english}", f"仅观察：{self.text.chinese}")
+        return Comment(observed, {**values, "did": self.would})
 
 
-_ONLY = Text("Only observed: ", "仅观察：")
-
-
-def _deed(english: str, chinese: str, would_english: str, would_chinese: str) -> Deed:
-    return Deed(Text(english, chinese), Text(_ONLY.english + would_english, _ONLY.chinese + would_chinese))
-
+_REFUSED = Text("refused here", "本地拒绝"), Text("it would have been refused here", "本应在本地拒绝")
+_BECAME = Text("became", "已改写为"), Text("would have become", "本应改写为")
+_ENDED = Text("was ended", "已在此结束"), Text("would have been ended", "本应在此结束")
 
 WAITED = Text("Waited here unsent for {waited:.1f} s.", "在此排队等待 {waited:.1f} 秒后才发送。")
 ANSWERED_AGAIN = Text("{what} was sent again in place and answered{tries}.", "{what}：就地重发后得到了回答{tries}。")
-SENT_AGAIN = Text(
-    "{what}: sent again in {after:g} s, attempt {number} of {most}",
-    "{what}：{after:g} 秒后重发，第 {number} 次，最多 {most} 次",
-)
+SENT_AGAIN = Text("{what}: sent again in {after:g} s, attempt {number} of {most}", "{what}：{after:g} 秒后重发，第 {number} 次，最多 {most} 次")
 PASSED = Text("{what}: passed on{tries}.", "{what}：已原样转交{tries}。")
-TOLD = _deed(
-    "Refused here: {why}; told to wait {wait} s.", "本地拒绝：{why}；告知等待 {wait} 秒。",
-    "it would have been refused here: {why}; and told to wait {wait} s.", "本应在本地拒绝：{why}；并告知等待 {wait} 秒。",
-)  # fmt: skip
-OVERSIZE = _deed(
-    "Side request refused here: about {estimate} tokens against a window of {window} ({model}).",
-    "辅助请求在本地被拒绝：约 {estimate} 个词元，{model} 的窗口为 {window}。",
-    "a side request would have been refused here: about {estimate} tokens against a window of {window} ({model}).",
-    "辅助请求本应在本地被拒绝：约 {estimate} 个词元，{model} 的窗口为 {window}。",
+TOLD = Deed(Text("{did}: {why}; told to wait {wait} s.", "{did}：{why}；告知等待 {wait} 秒。"), *_REFUSED)
+OVERSIZE = Deed(
+    Text(
+        "{did}: a side request of about {estimate} tokens against a window of {window} ({model}).",
+        "{did}：辅助请求约 {estimate} 个词元，{model} 的窗口为 {window}。",
+    ),
+    *_REFUSED,
 )
-HOPELESS = _deed(
-    "Refused here: the upstream refused the same request minutes ago, and it cannot pass.",
-    "本地拒绝：上游几分钟前刚拒绝过同一请求，再发也不会通过。",
-    "it would have been refused here: the upstream refused the same request minutes ago, and it cannot pass.",
-    "本应在本地拒绝：上游几分钟前刚拒绝过同一请求，再发也不会通过。",
+HOPELESS = Deed(
+    Text(
+        "{did}: the upstream refused the same request minutes ago, and it cannot pass.",
+        "{did}：上游几分钟前刚拒绝过同一请求，再发也不会通过。",
+    ),
+    *_REFUSED,
 )
-ENDED = _deed(
-    "The stream was ended at {what}; told to wait {wait} s.", "流在此处结束：{what}；告知等待 {wait} 秒。",
-    "the stream would have been ended at {what}; and told to wait {wait} s.", "流本应在此处结束：{what}；并告知等待 {wait} 秒。",
-)  # fmt: skip
-BODY_SIZE = _deed(
-    *(
+ENDED = Deed(Text("The stream {did} at {what}; told to wait {wait} s.", "{what}：流{did}；告知等待 {wait} 秒。"), *_ENDED)
+BODY_SIZE = Deed(
+    Text(
         "A challenge for a body of {size} bytes: from {limit} on it comes each time, so a retry is hopeless.",
         "请求体 {size} 字节时遇到质询：达到 {limit} 字节后每次都会如此，重试无用。",
     )
-    * 2
 )
-OVERLOADED = _deed(
-    "{what} inside a {inside} became a {status}: wait {wait} s{tries}.", "{inside} 中的{what}已改写为 {status}：等待 {wait} 秒{tries}。",
-    "{what} inside a {inside} would have become a {status}: wait {wait} s{tries}.",
-    "{inside} 中的{what}本应改写为 {status}：等待 {wait} 秒{tries}。",
-)  # fmt: skip
-HIDDEN = _deed(
-    "{what} inside a {inside} became a {status}{tries}.", "{inside} 中的{what}已改写为 {status}{tries}。",
-    "{what} inside a {inside} would have become a {status}{tries}.", "{inside} 中的{what}本应改写为 {status}{tries}。",
-)  # fmt: skip
-CUT = _deed(
-    "The upstream broke off before it had answered: a real 502.", "上游未回答就断开：已改为真实的 502。",
-    "the upstream broke off before it had answered: it would have become a real 502.", "上游未回答就断开：本应改为真实的 502。",
-)  # fmt: skip
+OVERLOADED = Deed(
+    Text("{what} inside a {inside} {did} a {status}: wait {wait} s{tries}.", "{inside} 中的{what} {did} {status}：等待 {wait} 秒{tries}。"),
+    *_BECAME,
+)
+HIDDEN = Deed(Text("{what} inside a {inside} {did} a {status}{tries}.", "{inside} 中的{what} {did} {status}{tries}。"), *_BECAME)
+CUT = Deed(Text("The upstream broke off before it had answered: it {did} a real 502.", "上游未回答就断开：{did}真实的 502。"), *_BECAME)
 
 WHY: Mapping[Reason, Text] = MappingProxyType(
     {
         Reason.ACCOUNT_BLOCKED: Text("this account is blocked upstream", "该账号已被上游限制"),
-        Reason.REMEMBERED_WAIT: Text(
-            "the same request was refused and its wait is not over", "同一请求刚被拒绝，等待未满"
-        ),
+        Reason.REMEMBERED_WAIT: Text("the same request was refused and its wait is not over", "同一请求刚被拒绝，等待未满"),
         Reason.BREAKER_OPEN: Text("the breaker is open", "熔断器已打开"),
-        Reason.PROBE_OUT: Text(
-            "one probe is finding out whether the upstream answers again", "正由一个请求试探上游是否恢复"
-        ),
+        Reason.PROBE_OUT: Text("one probe is finding out whether the upstream answers again", "正由一个请求试探上游是否恢复"),
         Reason.STATED_WAIT: Text("the upstream has asked for a wait", "上游要求等待"),
         Reason.NO_SLOT: Text("the account's calls at a time are all under way", "该账号的并发名额已满"),
-        Reason.SLOW_START: Text(
-            "after a refusal one request goes first, and it has no answer yet", "被拒后先放行一个请求，它尚未得到回答"
-        ),
+        Reason.SLOW_START: Text("after a refusal one request goes first, and it has no answer yet", "被拒后先放行一个请求，它尚未得到回答"),
         Reason.QUEUE_FULL: Text("as many requests wait here as may", "排队已满"),
         Reason.CLOSING: Text("this proxy is ending", "代理正在退出"),
     }
