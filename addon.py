@@ -28,6 +28,7 @@ with needed():
     from operations.controller import Controller
     from operations.state_file import LOCK_TRIES, StateFile
     from operations.status import Status, status_of
+    from policies.comments import Comment
     from policies.request.surfaces import BUILT_IN
     from policies.settings import Settings
     from policies.settings_file import SettingsError, parse
@@ -277,7 +278,7 @@ class Breakwater:
         assert self.controller
         return status_of(self.controller)
 
-    def act(self, action: str, upstream: str | None, model: str | None) -> str:
+    def act(self, action: str, upstream: str | None, model: str | None) -> Comment:
         assert self.controller
         return act(self.controller, action, upstream, model)
 

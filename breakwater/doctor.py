@@ -8,7 +8,7 @@ import shutil
 import ssl
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -55,8 +55,10 @@ def _lines(port: int, sets: list[str], *, offline: bool) -> Iterator[Line]:
     yield from _clients(port, folder)
     if settings is None:
         return
-    upstream_at = _finder(settings)
-    for mistake in env.mistakes(os.environ, port, lambda host, number: upstream_at(host, number) is not None):
+    from policies.request.surfaces import Surfaces  # noqa: PLC0415 - reached with the config
+
+    at = Surfaces(settings.upstreams).at
+    for mistake in env.mistakes(os.environ, port, lambda host, number: at(host, number) is not None):
         yield Line(BAD, mistake)
     if not offline:
         proxied = port if found.kind is asking.Kind.BREAKWATER else None
@@ -133,17 +135,9 @@ USUAL = "api.z.ai"
 """Whom to ask where no upstream is in use."""
 
 
-def _finder(settings: Any) -> Callable[[str, int], Any]:
-    """A host and its port to their upstream, None where that is not guarded."""
-    reach()
-    from policies.request.surfaces import Surfaces  # noqa: PLC0415 - importable since a moment
-
-    return Surfaces(settings.upstreams).at
-
-
 def _to_ask(settings: Any, status: Mapping[str, Any]) -> list[str]:
     """The user's own upstreams and those in use, one host of each: `host` or `host:port`."""
-    from policies.request.surfaces import BUILT_IN  # noqa: PLC0415 - `finder` came first
+    from policies.request.surfaces import BUILT_IN  # noqa: PLC0415 - reached with the config
 
     used = {row["name"] for row in status.get("upstreams", ()) if row.get("sent")}
     rows = [row for row in settings.upstreams if row not in BUILT_IN or row.name in used]

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
+import shlex
+import sys
 import warnings
 from typing import Any
+
+WANTED = "uvloop>=0.22" if sys.version_info >= (3, 14) else "uvloop>=0.21,<0.22"
+"""As the extra `fast` asks for it."""
 
 
 def uvloop_fault() -> str:
@@ -13,12 +19,21 @@ def uvloop_fault() -> str:
     try:
         uvloop: Any = importlib.import_module("uvloop")
     except ImportError:
-        return "not installed (pip install 'mitm-breakwater[fast]')"
+        return f"not installed ({_installing()})"
     try:
         _try(uvloop.new_event_loop())
     except Exception as fault:  # noqa: BLE001 - whatever a foreign loop raises, asyncio's own does the work
         return f"uvloop {uvloop.__version__} does not work with this Python ({type(fault).__name__})"
     return ""
+
+
+def _installing() -> str:
+    """The command that brings uvloop to this Python, however Breakwater came to it: no index has a package of that name."""
+    if sys.platform == "win32":
+        return "not for Windows"
+    python = shlex.quote(sys.executable)
+    way = f"{python} -m pip install" if importlib.util.find_spec("pip") else f"uv pip install --python {python}"
+    return f"{way} {shlex.quote(WANTED)}"
 
 
 def _try(loop: Any) -> None:

@@ -23,7 +23,7 @@ def describe(flow: http.HTTPFlow, ex: Exchange, before: str = "") -> None:
     flow.metadata.setdefault(METADATA, {}).update(_facts(ex))
     made = next((each for each in (ex.decision, ex.admission) if each is not None and each.comment), None)
     if (made or before) and not flow.comment:  # its reason too: mitmweb's field filters by comment, not by metadata
-        words = f"{before}. {made.comment if made else ''}".strip() if before else made.comment if made else ""
+        words = ". ".join(filter(None, (before, str(made.comment) if made else "")))
         flow.comment = f"Breakwater {made.reason if made else ''}".strip() + f": {words}"
     mark = _mark(ex)
     if mark and not flow.marked:

@@ -17,10 +17,25 @@ from operations.clock import clock
 from operations.content_view import explain
 from operations.controller import Controller
 from operations.export import corpus_line
-from operations.status import as_lines, report_text, status_of
+from operations.status import Status, report_of, report_text, status_of
 from policies.breaker import Breaker, Transition
+from policies.comments import Comment, Text, say
 
 logger = logging.getLogger("breakwater")
+
+
+WHICH = Text("Which model's window should be forgotten?", "要忘记哪个模型的窗口？")
+FORGOT = Text(
+    "Forgot {windows} learnt window(s), {limits} learnt limit(s) and {overflows} remembered overflow(s) of {model}.",
+    "已忘记 {model} 的 {windows} 个学到的窗口、{limits} 个学到的并发上限和 {overflows} 次记住的溢出。",
+)
+UNKNOWN = Text("No upstream {name!r}; there are {known}.", "没有名为 {name!r} 的上游；现有 {known}。")
+OPENED = Text("Breaker of {name} opened.", "{name} 的熔断器已打开。")
+CLOSED = Text("Breaker of {name} closed.", "{name} 的熔断器已关闭。")
+RESET = Text("Breaker of {name} closed; {number} remembered refusal(s) forgotten.", "{name} 的熔断器已关闭；已忘记 {number} 条记住的拒绝。")
+DISABLED = Text(
+    "The breaker of {name} is disabled (breaker.open_seconds: 0).", "{name} 的熔断器已停用（breaker.open_seconds: 0）。"
+)
 
 
 class Owner(Protocol):
@@ -40,7 +55,7 @@ class Commands:
 
     def _act(self, action: str, upstream: str | None = None, model: str | None = None) -> str:
         try:
-            said = act(self._controller(), action, upstream, model)
+            said = str(act(self._controller(), action, upstream, model))
         except ValueError as error:
             raise exceptions.CommandError(str(error)) from error
         logger.log(logging.INFO, "Breakwater: %s", said)
@@ -49,12 +64,12 @@ class Commands:
     @command.command("breakwater.status")
     def status(self) -> Sequence[str]:
         """A line for each upstream in use or paused, and for who waits; the page has the rest."""
-        return as_lines(status_of(self._controller()))
+        return _lines(status_of(self._controller()))
 
     @command.command("breakwater.report")
     def report(self) -> Sequence[str]:
         """What the exchanges so far say about why replays are refused."""
-        return report_text(self._controller()).splitlines()
+        return report_text(report_of(self._controller())).splitlines()
 
     @command.command("breakwater.open")
     def open(self, upstream: str) -> str:
@@ -96,21 +111,37 @@ class Commands:
         return "\n".join(corpus_line(self._controller().state, one) for one in flows if isinstance(one, http.HTTPFlow))
 
 
-def act(controller: Controller, action: str, upstream: str | None, model: str | None) -> str:
-    """Do it and say what was done; ValueError, with a sentence for the person, where it cannot be."""
+def _lines(status: Status) -> list[str]:
+    """A line for each upstream that is in use or paused, then who waits and what failed."""
+    paused = "would be paused" if status.mode == "observe" else "paused"
+    words = {"closed": "passing", "half_open": "next one is the trial", "probing": "on trial", "open": paused}
+    said = [f"Breakwater {status.version}, {status.mode}"]
+    for row in sorted((row for row in status.upstreams if row.busy), key=lambda row: row.state != "open"):
+        left = f" for {row.seconds_left:.0f} s" if row.state == "open" and row.seconds_left is not None else ""
+        name = f"{row.name} {row.account}".strip()
+        counts = f"{row.sent} sent, {row.challenges} challenged, {row.avoided} refused here"
+        said.append(f"{name}: {words.get(row.state, row.state)}{left}; {counts}")
+    idle = sum(not row.busy for row in status.upstreams)
+    said.append(f"{idle} upstreams without a request so far")
+    for table in status.tables:
+        said += [f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows]
+    return said + [f"fault: {words}" for words in status.faults.values()]
+
+
+def act(controller: Controller, action: str, upstream: str | None, model: str | None) -> Comment:
+    """Do it and say what was done; ValueError, with the comment that says why, where it cannot be."""
     controller.unsaved = True
     if action == "forget":
         if not model:
-            raise ValueError("Which model's window should be forgotten?")
+            raise ValueError(say(WHICH))
         windows = controller.state.windows.forget(model)
         overflows = controller.state.refusals.forget_overflows(None, model)
         limits = controller.state.line.limits.forget(model)
         controller.waiting.look()
-        learnt = f"{windows} learnt window(s), {limits} learnt limit(s) and {overflows} remembered overflow(s)"
-        return f"Forgot {learnt} of {model}."
+        return say(FORGOT, windows=windows, limits=limits, overflows=overflows, model=model)
     if not upstream or controller.state.surfaces.upstream(upstream) is None:
         known = ", ".join(row.name for row in controller.state.settings.upstreams)
-        raise ValueError(f"No upstream {upstream!r}; there are {known}.")
+        raise ValueError(say(UNKNOWN, name=upstream or "", known=known))
     breakers = controller.state.breakers.named(upstream)
     now = clock().now
     controller.log_transitions([moved for breaker in breakers if (moved := _move(breaker, action, now))])
@@ -119,10 +150,10 @@ def act(controller: Controller, action: str, upstream: str | None, model: str | 
     controller.waiting.look()
     if action == "reset":
         forgotten = controller.state.refusals.reset(upstream)
-        return f"Breaker of {upstream} closed; {forgotten} remembered refusal(s) forgotten."
+        return say(RESET, name=upstream, number=forgotten)
     if action == "open" and any(breaker.closed for breaker in breakers):
-        raise ValueError(f"The breaker of {upstream} is disabled (breaker.open_seconds: 0).")
-    return f"Breaker of {upstream} {'opened' if action == 'open' else 'closed'}."
+        raise ValueError(say(DISABLED, name=upstream))
+    return say(OPENED if action == "open" else CLOSED, name=upstream)
 
 
 def is_killed(killed: http.HTTPFlow) -> bool:

@@ -28,6 +28,7 @@ from policies.exchange import Exchange
 from policies.judge import Judge, reads
 from policies.kinds import Kind
 from policies.patience import Patience
+from policies.research.report import Report
 from policies.rules import Rules
 from policies.settings import Settings
 from policies.state import State
@@ -57,7 +58,7 @@ class Controller:
         """By flow id: answers that nothing can hold or tap, judged when all of their body is here."""
         self.can_hold = True
         self.unsaved = False
-        self.report: tuple[float, str] = (0.0, "")
+        self.report: tuple[float, Report | None] = (0.0, None)
         """When the evidence was last counted, and what came out."""
         self.shared: SharedState | None = None
         """Follows the settings while the proxy runs (operations/shared_state.py)."""
@@ -225,7 +226,7 @@ class Controller:
             self.unsaved = self.unsaved or finding.kind in TEACHES
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
-            self._log(flow, ex, decision.comment, decision.reason)
+            self._log(flow, ex, str(decision.comment), decision.reason)
             return
         if isinstance(decision, Queue):
             self._wait(flow, ex, decision)
@@ -255,7 +256,7 @@ class Controller:
         """Put a decision on the page, on its flow and into the log."""
         self.decisions.appendleft(decision_row(clock().wall, flow.id, ex.call, said, status))
         describe(flow, ex)
-        self._log(flow, ex, said.comment, said.reason)
+        self._log(flow, ex, str(said.comment or ""), said.reason)
 
     def _log(self, flow: http.HTTPFlow, ex: Exchange, comment: str = "", reason: str = "") -> None:
         news, ex.news = ex.news, []

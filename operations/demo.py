@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from policies.kinds import Family
-from policies.settings import Upstream
+from policies.settings import BreakerSettings, Upstream
 
 HOST = "demo.breakwater.internal"
-UPSTREAM = Upstream("demo", (HOST,), Family.ZCODE)
+PAUSE_SECONDS = 15.0
+"""Of its breaker: shorter than what curl is thought to bear, so that a request is seen to wait and to be answered."""
+UPSTREAM = Upstream("demo", (HOST,), Family.ZCODE, BreakerSettings(open_seconds=PAUSE_SECONDS))
 
 Dialect = Literal["anthropic", "openai"]
 
@@ -56,6 +58,7 @@ SEQUENCE: tuple[Step | None, ...] = (
     Step("challenge-json", 200, "application/json;charset=utf-8", _compact(_MTOP)),
     Step("challenge-sse", 200, "text/event-stream", f"data: {_compact(_MTOP)}\n\n"),
     Step("challenge-html", 200, "text/html; charset=utf-8", _PAGE),
+    None,
     Step("3007", 400, "application/json", _compact({"code": 3007, "msg": "captcha verify failed"})),
     Step("1305", 429, "application/json", _compact({"error": _OVERLOAD})),
 )

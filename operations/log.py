@@ -18,6 +18,7 @@ from operations.clock import clock
 from operations.flow_adapter import printable
 from operations.page_site import DIRECT, HOST
 from policies.breaker import BreakerState, Transition
+from policies.comments import NOTHING, Comment, Text, say
 from policies.exchange import Exchange
 from policies.rules import Rules
 from policies.settings import Settings
@@ -29,6 +30,7 @@ logger = logging.getLogger("breakwater")
 
 LEARNT = "learnt"
 """In a reason's place, before what was learnt of a model."""
+FAULT = Text("{error} in {kind}{where}", "{kind} 处出错：{error}{where}")
 CHANGES_AT_MOST = 8
 VALUE_AT_MOST = 40
 """Characters."""
@@ -47,7 +49,7 @@ class Log:
     """Lines of one run, each kind of which that is said once is remembered."""
 
     def __init__(self) -> None:
-        self.faults: dict[str, str] = {}
+        self.faults: dict[str, Comment] = {}
         """By kind of fault: one sentence about the first of that kind."""
         self._said: set[str] = set()
 
@@ -59,7 +61,8 @@ class Log:
 
     def fault(self, kind: str, flow_id: str | None, fault: Exception) -> None:
         """Say a fault of ours once per kind, with the flow's id; never its own words, which may quote what was being read."""
-        words = f"{type(fault).__name__} in {kind}" + (f" (flow {flow_id})" if flow_id else "")
+        where = Text(f" (flow {flow_id})", f"（flow {flow_id}）") if flow_id else NOTHING
+        words = say(FAULT, error=type(fault).__name__, kind=kind, where=where)
         if kind not in self.faults:
             logger.warning("Breakwater: traffic goes on unchanged after a fault, further ones are only counted: %s", words)
             logger.debug("Breakwater: %s, at\n%s", words, "".join(traceback.format_tb(fault.__traceback__)))

@@ -9,9 +9,10 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from flask import Flask, Response, abort, g, render_template, request
@@ -22,7 +23,9 @@ from werkzeug.wrappers import Response as BaseResponse
 from operations import metrics
 from operations.page_site import HOST
 from operations.page_text import CODES, LANGUAGES, WORDS
-from operations.status import DecisionRow, Status
+from operations.status import Status
+from policies.comments import Comment
+from policies.research.report import probability
 
 logger = logging.getLogger("breakwater")
 
@@ -36,6 +39,11 @@ NOTICE_AT_MOST = 300
 """Characters of what an action says."""
 
 
+Row = TypeVar("Row")
+_alike = attrgetter("upstream", "wire", "path", "finding", "reason", "status")
+_remembered = attrgetter("kind", "upstream", "account")
+
+
 class Source(Protocol):
     """Where the page reads, and what its buttons do."""
 
@@ -45,8 +53,8 @@ class Source(Protocol):
 
     def status(self) -> Status: ...
 
-    def act(self, action: str, upstream: str | None, model: str | None) -> str:
-        """Do one of `ACTIONS` and say what was done in one sentence; ValueError, with such a sentence, if it cannot be."""
+    def act(self, action: str, upstream: str | None, model: str | None) -> Comment:
+        """Do one of `ACTIONS` and say what was done; ValueError, with the comment that says why, if it cannot be."""
 
 
 class _App(Flask):
@@ -81,6 +89,7 @@ def make_app(source: Source) -> Flask:
     app.add_template_filter(lambda wall: _clock(wall, "%H:%M:%S"), "clock")
     app.add_template_filter(lambda wall: _clock(wall, "%m-%d %H:%M"), "day")
     app.add_template_filter(lambda number: f"{number:,}", "thousands")
+    app.add_template_filter(probability)
     for name in ("status.html", "status.css", "status.js"):
         # Compiled now: 0.1 s in the middle of the traffic would stall every stream.
         app.jinja_env.get_template(name)
@@ -138,8 +147,7 @@ def _guard_host() -> None:
 
 
 def _page(source: Source, notice: str = "") -> str:
-    status = source.status()
-    language = _language()
+    status, language = source.status(), _language()
     busy = [row for row in status.upstreams if row.busy]
     return render_template(
         "status.html",
@@ -147,12 +155,14 @@ def _page(source: Source, notice: str = "") -> str:
         counts=status.counters.freeze(),
         token=source.token,
         nonce=g.nonce,
-        notice=notice[:NOTICE_AT_MOST],
+        notice=notice,
         language=language,
         code=lambda name: CODES.get(name, "") if language == "zh" else "",
-        say=_speaker(WORDS[language]),
+        say=lambda key, **values: WORDS[key].told(language).format(**values),
+        pick=lambda english, chinese: chinese if language == "zh" else english,
         rows_at_most=ROWS_AT_MOST,
-        decisions=_runs(status.decisions),
+        decisions=_runs(status.decisions, _alike),
+        refusals=_runs(sorted(status.refusals, key=lambda row: (row.kind, row.upstream, row.account, -row.seconds_left)), _remembered),
         would="would_" if status.mode == "observe" else "",
         busy=sorted(busy, key=lambda row: (row.state != "open", row.state == "closed")),
         idle=[row for row in status.upstreams if not row.busy],
@@ -162,12 +172,9 @@ def _page(source: Source, notice: str = "") -> str:
     )
 
 
-def _runs(decisions: Sequence[DecisionRow]) -> list[tuple[DecisionRow, int]]:
-    """Newest of each run of decisions alike, and how many there are: an open breaker says one thing a hundred times."""
-    runs = itertools.groupby(
-        decisions, lambda row: (row.upstream, row.wire, row.path, row.finding, row.reason, row.status)
-    )
-    return [(next(run), 1 + sum(1 for _ in run)) for _, run in runs]
+def _runs(rows: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[tuple[Row, int]]:
+    """First of each run of rows alike, and how many there are: an open breaker says one thing a hundred times."""
+    return [(next(run), 1 + sum(1 for _ in run)) for _, run in itertools.groupby(rows, alike)]
 
 
 def _metrics(source: Source) -> Response:
@@ -183,12 +190,11 @@ def _act(source: Source) -> Any:
     if action not in ACTIONS:
         abort(400)
     try:
-        said = source.act(action, request.form.get("upstream") or None, request.form.get("model") or None)
+        comment: Comment = source.act(action, request.form.get("upstream") or None, request.form.get("model") or None)
     except ValueError as error:
-        said = str(error)
-    if request.headers.get("Accept", "").startswith("application/json"):
-        return {"said": said[:NOTICE_AT_MOST]}
-    return _page(source, said)
+        comment = error.args[0]
+    said = comment.told(_language())[:NOTICE_AT_MOST]
+    return {"said": said} if request.headers.get("Accept", "").startswith("application/json") else _page(source, said)
 
 
 def _same_origin() -> bool:
@@ -203,13 +209,6 @@ def _same_origin() -> bool:
 def _language() -> str:
     asked = request.args.get("lang", "")
     return asked if asked in LANGUAGES else request.accept_languages.best_match(LANGUAGES, "en")
-
-
-def _speaker(words: Mapping[str, str]) -> Callable[..., str]:
-    def say(key: str, **values: object) -> str:
-        return words[key].format(**values)
-
-    return say
 
 
 def _clock(wall: float | None, form: str) -> str:

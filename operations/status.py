@@ -17,8 +17,9 @@ from operations.metrics import CONNECTED, Counters, Counts
 from operations.timeline import Bar
 from policies.breaker import LEASE_SECONDS, Breaker, BreakerState
 from policies.calls import Call
+from policies.comments import Comment
 from policies.decisions import Said
-from policies.research import report
+from policies.research.report import Report, as_text, report
 from policies.settings import Upstream
 from policies.windows import LIFETIME
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 REPORT_SECONDS = 30.0
 EVIDENCE_OFF = "Evidence is off: `evidence: true` in the config takes it. / 未收集证据:在配置中设置 `evidence: true` 即可开启。"
+RUNNING = frozenset({"waited", "longest"})
+"""Columns of seconds that run on by themselves."""
 ACCOUNT_DIGITS = 8
 """Of an account's keyed hash that are shown."""
 
@@ -50,7 +53,6 @@ class UpstreamRow:
     opened: int = 0
     account: str = ""
     """Prefix of the account's keyed hash, where the breaker is one account's."""
-
 
     @property
     def busy(self) -> bool:
@@ -82,7 +84,7 @@ class DecisionRow:
     """Without the query."""
     finding: str
     reason: str
-    comment: str = ""
+    comment: Comment | None = None
     wait: float | None = None
     """Seconds told to the client."""
     attempts: int = 1
@@ -128,49 +130,35 @@ class Status:
     tables: tuple[Table, ...] = ()
     timeline: Mapping[str, tuple[Bar, ...]] = field(default_factory=dict)
     """The last hour by upstream, as it is drawn."""
-    keeps_evidence: bool = False
-    report_text: str = ""
-    faults: Mapping[str, str] = field(default_factory=dict)
-    """By kind of fault: one sentence about the last of that kind. How many, the counters say."""
+    report: Report | None = None
+    """What the evidence says; None where none is kept."""
+    faults: Mapping[str, Comment] = field(default_factory=dict)
+    """By kind of fault: one sentence about the first of that kind. How many, the counters say."""
     counters: Counters = field(default_factory=Counters)
     """Themselves, not a copy: the metrics show them as they are."""
 
     def revision(self) -> str:
-        """Changes with whatever the page shows, but for seconds that run down by themselves: it asks for this, and itself only then."""
+        """Changes with whatever the page shows, but for seconds that run on by themselves: it asks for this, and itself only then."""
         upstreams = [replace(row, seconds_left=None) for row in self.upstreams]
         refusals = [replace(row, seconds_left=0.0) for row in self.refusals]
-        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, self.tables, self.timeline, self.report_text, self.faults)
+        tables = [[cell for name, cell in zip(table.columns, row, strict=True) if name not in RUNNING] for table in self.tables for row in table.rows]
+        shown = (self.mode, upstreams, self.decisions, self.windows, refusals, tables, self.timeline, self.report, self.faults)
         return f"{zlib.crc32(repr((shown, self.counters.freeze().as_json())).encode('utf8', 'replace')):08x}"
 
     def as_json(self, parts: str | None = None) -> dict[str, object]:
         """Everything, or only the parts named, with commas between them; time, version and mode always."""
         told: dict[str, object] = {
             name: [dataclasses.asdict(row) for row in getattr(self, name)]
-            for name in ("upstreams", "decisions", "windows", "refusals")
+            for name in ("upstreams", "windows", "refusals")
         }
         told |= {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in self.tables}
-        told |= {"report": self.report_text, "faults": dict(self.faults), "counts": self.counters.freeze().as_json()}
+        told["decisions"] = [{**dataclasses.asdict(replace(row, comment=None)), "comment": str(row.comment or "")} for row in self.decisions]
+        faults = {kind: str(words) for kind, words in self.faults.items()}
+        told |= {"report": report_text(self.report), "faults": faults, "counts": self.counters.freeze().as_json()}
         told["revision"] = self.revision()
         if parts is not None:
             told = {name: value for name, value in told.items() if name in parts.split(",")}
         return {"now": self.now_wall, "version": self.version, "mode": self.mode, **told}
-
-
-def as_lines(status: Status) -> list[str]:
-    """A line for each upstream that is in use or paused, then who waits and what failed."""
-    paused = "would be paused" if status.mode == "observe" else "paused"
-    words = {"closed": "passing", "half_open": "next one is the trial", "probing": "on trial", "open": paused}
-    said = [f"Breakwater {status.version}, {status.mode}"]
-    for row in sorted((row for row in status.upstreams if row.busy), key=lambda row: row.state != "open"):
-        left = f" for {row.seconds_left:.0f} s" if row.state == "open" and row.seconds_left is not None else ""
-        name = f"{row.name} {row.account}".strip()
-        counts = f"{row.sent} sent, {row.challenges} challenged, {row.avoided} refused here"
-        said.append(f"{name}: {words.get(row.state, row.state)}{left}; {counts}")
-    idle = sum(not row.busy for row in status.upstreams)
-    said.append(f"{idle} upstreams without a request so far")
-    for table in status.tables:
-        said += [f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows]
-    return said + [f"fault: {words}" for words in status.faults.values()]
 
 
 def decision_row(wall: float, flow_id: str, call: Call, said: Said, status: int | None) -> DecisionRow:
@@ -216,8 +204,7 @@ def status_of(controller: Controller) -> Status:
         ),
         tables=_tables(controller, now),
         timeline=controller.timeline.pictures(wall),
-        keeps_evidence=state.settings.keeps_evidence,
-        report_text=_recent_report(controller, now),
+        report=_recent_report(controller, now),
         faults=dict(controller.log.faults),
         counters=controller.counters,
     )
@@ -244,19 +231,24 @@ def _tables(controller: Controller, now: float) -> tuple[Table, ...]:
     )
 
 
-def report_text(controller: Controller) -> str:
-    """The report on the evidence; where none is taken, how to take some."""
+def report_of(controller: Controller) -> Report | None:
+    """What the evidence says; None where none is kept."""
     if not controller.state.settings.keeps_evidence:
-        return EVIDENCE_OFF
+        return None
     controller.evidence_log.flush()
-    return report.as_text(report.report(controller.state.evidence.records()))
+    return report(controller.state.evidence.records())
 
 
-def _recent_report(controller: Controller, now: float) -> str:
+def report_text(found: Report | None) -> str:
+    """The report for a terminal; where there is none, how to get one."""
+    return as_text(found) if found else EVIDENCE_OFF
+
+
+def _recent_report(controller: Controller, now: float) -> Report | None:
     """Counting 5,000 records takes some 100 ms of the one thread there is: for a page that asks again and again, not each time."""
-    made_at, text = controller.report
-    if not text or now - made_at > REPORT_SECONDS:
-        controller.report = (now, report_text(controller))
+    made_at, found = controller.report
+    if found is None or now - made_at > REPORT_SECONDS or not controller.state.settings.keeps_evidence:
+        controller.report = (now, report_of(controller))
     return controller.report[1]
 
 

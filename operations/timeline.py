@@ -48,11 +48,8 @@ class Timeline:
         if not self.minutes or self.minutes[-1][0] != minute:
             self.minutes.append((minute, {}))
         marks = self.minutes[-1][1]
-        refused: dict[str, int] = {}
-        for (upstream, _), number in counts.avoided.items():
-            refused[upstream] = refused.get(upstream, 0) + number
-        for upstream in {*counts.sends, *refused}:
-            now = counts.sends.get(upstream, 0), refused.get(upstream, 0)
+        for upstream in {*counts.sends, *(name for name, _ in counts.avoided)}:
+            now = counts.sends.get(upstream, 0), counts.avoided_at(upstream)
             before = self._seen.get(upstream, (0, 0))
             if now != before:
                 mark = marks.setdefault(upstream, Mark())

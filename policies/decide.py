@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from policies import comments
 from policies.breaker import tell
+from policies.comments import Comment, described, tries
 from policies.decisions import Answer, Commit, Decision, End, Queue, Replace, Resend
 from policies.exchange import Exchange
 from policies.kinds import Challenge, Family, Finding, Kind, Reason, Role
@@ -91,7 +93,7 @@ class Ruling:
             ),
             withheld,
             reason=self.reason,
-            comment=ex.observed(f"The stream was ended at {described(self.finding)}; told to wait {wait} s."),
+            comment=comments.ENDED.say(ex.state.enforces, what=described(self.finding), wait=wait),
             finding=finding,
             wait=wait,
             attempts=ex.sends,
@@ -132,7 +134,8 @@ class Ruling:
             return self._commit()
         first = self.ex.resends[0].finding
         assert first
-        return self._commit(comment=f"{described(first).capitalize()} was sent again in place and answered{self._tries()}.")
+        said = comments.say(comments.ANSWERED_AGAIN, what=described(first), tries=tries(self.ex.sends))
+        return self._commit(comment=said)
 
     def _again(self) -> Resend | None:
         ex, finding = self.ex, self.finding
@@ -154,7 +157,8 @@ class Ruling:
             self._not_again = step.value
             return None
         number, most = ex.sends + 1, attempt.settings.max_attempts
-        comment = f"{described(self.finding)}: sent again in {step:g} s, attempt {number} of {most}"
+        what = described(self.finding)
+        comment = comments.say(comments.SENT_AGAIN, what=what, after=step, number=number, most=most)
         return Resend(step, reason=self.reason, comment=comment, finding=finding, attempts=number)
 
     def _wait(self) -> int:
@@ -184,10 +188,7 @@ class Ruling:
         answer = dialects.too_large(
             self.call.surface.wire, reason=Reason.BODY_SIZE, message=message, code=dialects.BODY_SIZE_CODE
         )
-        size = self.call.size
-        return self._replace(
-            answer, f"A challenge for a body of {size} bytes: from {limit} on it comes each time, so a retry is hopeless."
-        )
+        return self._replace(answer, comments.BODY_SIZE.say(self.ex.state.enforces, size=self.call.size, limit=limit))
 
     def _hopeless_size(self) -> str:
         """Remember that this body is challenged each time; words for it."""
@@ -204,7 +205,7 @@ class Ruling:
             challenge=self.finding.kind is Kind.CHALLENGE,
             request_id=self.ex.request_id,
         )
-        return self._replace(answer, f"{self._inside()} became a {answer.status}: wait {wait} s{self._tries()}.", wait)
+        return self._became(answer, comments.OVERLOADED, wait)
 
     def _told(self, wait: int | None) -> Replace:
         """Answer a refusal whose headers are gone, in its own status."""
@@ -228,7 +229,7 @@ class Ruling:
             should_retry=False if finding.kind in (Kind.QUOTA, Kind.ACCOUNT) else None,
             request_id=self.ex.request_id,
         )
-        return self._replace(answer, f"{self._inside()} became a {answer.status}{self._tries()}.", wait)
+        return self._became(answer, comments.HIDDEN, wait)
 
     def _passed(self) -> Commit:
         """Pass an honest status of the upstream's own, with at most a header that clients need to act on it."""
@@ -237,18 +238,18 @@ class Ruling:
             headers.append(("Retry-After", str(tell(finding.wait, self.settings.retry_after.cap))))
         if finding.kind in (Kind.QUOTA, Kind.ACCOUNT):
             headers.append(("x-should-retry", "false"))
-        comment = f"{described(self.finding).capitalize()}: passed on{self._tries()}." if finding.row else ""
-        return self._commit(tuple(headers), comment)
+        said = comments.say(comments.PASSED, what=described(finding), tries=tries(self.ex.sends)) if finding.row else None
+        return self._commit(tuple(headers), said)
 
     def _cut(self) -> Replace:
         ex = self.ex
         message = wording.bad_gateway(ex.site, attempts=ex.sends)
         answer = dialects.bad_gateway(self.call.surface.wire, reason=self.reason, message=message, request_id=ex.request_id)
-        return self._replace(answer, "The upstream broke off before it had answered: a real 502.")
+        return self._replace(answer, comments.CUT.say(ex.state.enforces))
 
     # -- values and words -------------------------------------------------------------------------------------
 
-    def _commit(self, headers: tuple[tuple[str, str | None], ...] = (), comment: str = "") -> Commit:
+    def _commit(self, headers: tuple[tuple[str, str | None], ...] = (), comment: Comment | None = None) -> Commit:
         return Commit(
             headers,
             reason=self.reason,
@@ -258,16 +259,22 @@ class Ruling:
             not_again=self._not_again,
         )
 
-    def _replace(self, answer: Answer, comment: str, wait: int | None = None) -> Replace:
+    def _replace(self, answer: Answer, comment: Comment, wait: int | None = None) -> Replace:
         return Replace(
             answer,
             reason=self.reason,
-            comment=self.ex.observed(comment),
+            comment=comment,
             finding=self.finding,
             wait=wait,
             attempts=self.ex.sends,
             not_again=self._not_again,
         )
+
+    def _became(self, answer: Answer, deed: comments.Deed, wait: int | None) -> Replace:
+        ex, inside = self.ex, self.ex.head.status if self.ex.head else 200
+        what, again = described(self.finding), tries(ex.sends)
+        said = deed.say(ex.state.enforces, what=what, inside=inside, status=answer.status, wait=wait or 0, tries=again)
+        return self._replace(answer, said, wait)
 
     def _after_attempts(self) -> tuple[tuple[str, str | None], ...]:
         """Headers that a refusal of the upstream's own carries after re-sends."""
@@ -284,16 +291,3 @@ class Ruling:
         spent = self.call.one_time_token is not None
         return wording.challenge(finding, site=site, attempts=attempts, wait=true_wait, token_spent=spent)
 
-    def _inside(self) -> str:
-        return f"{described(self.finding).capitalize()} inside a {self.ex.head.status if self.ex.head else 200}"
-
-    def _tries(self) -> str:
-        return f" after {self.ex.sends} attempts" if self.ex.sends > 1 else ""
-
-
-def described(finding: Finding) -> str:
-    name = finding.kind.value.replace("_", " ")
-    if finding.challenge is not None:
-        name = f"challenge ({finding.challenge.value})"
-    article = "an" if name[0] in "aeiou" else "a"
-    return f"{article} {name}" + (f" [{finding.row}]" if finding.row else "")

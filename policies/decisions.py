@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from policies.comments import Comment
 from policies.kinds import Finding
 
 
@@ -24,8 +25,8 @@ class Said:
 
     reason: str = ""
     """Reason code; empty where no rule decided."""
-    comment: str = ""
-    """One sentence for a person; empty where nothing is worth one."""
+    comment: Comment | None = None
+    """One sentence for a person; None where nothing is worth one."""
     finding: Finding | None = None
     """What the upstream's answer was; None before there is one."""
     wait: int | None = None

@@ -16,16 +16,6 @@ from policies.queue import Place, Standing
 from policies.refusal import retry_hints
 from policies.state import State
 
-WOULD = (
-    ("Refused here:", "It would have been refused here:"),
-    ("Side request refused here:", "A side request would have been refused here:"),
-    (" became a ", " would have become a "),
-    (" was ended at ", " would have been ended at "),
-    (": a real 502", ": it would have become a real 502"),
-    ("told to wait", "and told to wait"),
-)
-"""What was done, and how it is said where nothing is done."""
-
 
 class Exchange(msgspec.Struct):
     """Request of a client and what became of it: the only mutable value of the rules. Times are monotonic seconds."""
@@ -101,14 +91,6 @@ class Exchange(msgspec.Struct):
     @property
     def sends(self) -> int:
         return 1 + len(self.resends) + self.turns
-
-    def observed(self, comment: str) -> str:
-        """Comment on what is done; in ``mode: observe`` it says what would have been."""
-        if self.state.enforces:
-            return comment
-        for done, would in WOULD:
-            comment = comment.replace(done, would, 1)
-        return f"Only observed: {comment}"
 
     # -- what is written down: the breaker, blocked accounts, windows, the wait that is told ----------------------
 

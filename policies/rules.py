@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from policies import windows
+from policies import comments, windows
 from policies.breaker import tell
+from policies.comments import Comment
 from policies.decide import Ruling
 from policies.decisions import Admission, Answer, Forward, Queue, Refuse
 from policies.exchange import Exchange
@@ -27,18 +28,18 @@ from policies.research import evidence
 from policies.state import State
 from policies.windows import Oversize
 
-WORDS: dict[Reason, tuple[Callable[..., str], str]] = {
-    Reason.ACCOUNT_BLOCKED: (wording.blocked, "this account is blocked upstream"),
-    Reason.REMEMBERED_WAIT: (wording.remembered_wait, "the same request was refused and its wait is not over"),
-    Reason.BREAKER_OPEN: (wording.breaker_open, "the breaker is open"),
-    Reason.PROBE_OUT: (wording.breaker_open, "one probe is finding out whether the upstream answers again"),
-    Reason.STATED_WAIT: (wording.stated_wait, "the upstream has asked for a wait"),
-    Reason.NO_SLOT: (wording.no_slot, "the account's calls at a time are all under way"),
-    Reason.SLOW_START: (wording.queued, "after a refusal one request goes first, and it has no answer yet"),
-    Reason.QUEUE_FULL: (wording.queued, "as many requests wait here as may"),
-    Reason.CLOSING: (wording.closing, "this proxy is ending"),
+WORDS: dict[Reason, Callable[..., str]] = {
+    Reason.ACCOUNT_BLOCKED: wording.blocked,
+    Reason.REMEMBERED_WAIT: wording.remembered_wait,
+    Reason.BREAKER_OPEN: wording.breaker_open,
+    Reason.PROBE_OUT: wording.breaker_open,
+    Reason.STATED_WAIT: wording.stated_wait,
+    Reason.NO_SLOT: wording.no_slot,
+    Reason.SLOW_START: wording.queued,
+    Reason.QUEUE_FULL: wording.queued,
+    Reason.CLOSING: wording.closing,
 }
-"""The message for the client, and the reason in the comment."""
+"""Messages for the client."""
 
 
 class Rules:
@@ -74,13 +75,13 @@ class Rules:
         waited, reason = place.waited if place else 0.0, said.reason if said else ""
         ex.admission = Forward(after)
         if waited:
-            ex.admission = Forward(after, reason=reason, comment=f"Waited here unsent for {waited:.1f} s.")
+            ex.admission = Forward(after, reason=reason, comment=comments.say(comments.WAITED, waited=waited))
         return ex.admission
 
     def _admitted(self, ex: Exchange, refusal: Refuse) -> Admission:
         ex.admission = refusal
         if not self.state.enforces:
-            ex.admission = Forward(reason=refusal.reason, comment=ex.observed(refusal.comment), wait=refusal.wait)
+            ex.admission = Forward(reason=refusal.reason, comment=refusal.comment, wait=refusal.wait)
         return ex.admission
 
     @staticmethod
@@ -209,11 +210,11 @@ class Rules:
 def told_here(ex: Exchange, reason: Reason, left: float) -> Refuse:
     """The refusal of a request that need only wait: 529 or 503, 429 for want of a slot, with the seconds that are ``left``."""
     wait = tell(left, ex.state.settings.retry_after.cap)
-    words, why = WORDS[reason]
     make = dialects.limited if reason is Reason.NO_SLOT else dialects.overloaded
     shown = left if reason is Reason.ACCOUNT_BLOCKED else wait
-    answer = make(ex.call.surface.wire, reason=reason, message=words(ex.site, wait=shown), wait=wait, request_id=ex.request_id)
-    return _refuse(answer, f"Refused here: {why}; told to wait {wait} s.", wait)
+    message = WORDS[reason](ex.site, wait=shown)
+    answer = make(ex.call.surface.wire, reason=reason, message=message, wait=wait, request_id=ex.request_id)
+    return _refuse(answer, comments.TOLD.say(ex.state.enforces, why=comments.WHY[reason], wait=wait), wait)
 
 
 def too_large(ex: Exchange, over: Oversize) -> Refuse:
@@ -221,8 +222,8 @@ def too_large(ex: Exchange, over: Oversize) -> Refuse:
     model = ex.call.model
     message = wording.side_request(estimate=over.estimate, window=over.window, model=model)
     answer = dialects.too_large(ex.call.surface.wire, reason=Reason.SIDE_REQUEST, message=message)
-    figures = f"about {over.estimate} tokens against a window of {over.effective_window} ({model})"
-    return _refuse(answer, f"Side request refused here: {figures}.")
+    said = comments.OVERSIZE.say(ex.state.enforces, estimate=over.estimate, window=over.effective_window, model=model)
+    return _refuse(answer, said)
 
 
 def hopeless(ex: Exchange, found: Remembered) -> Refuse:
@@ -237,8 +238,8 @@ def hopeless(ex: Exchange, found: Remembered) -> Refuse:
         limit = ex.state.settings.qwen_web.body_limit_bytes
         text = wording.body_size(size=ex.call.size, limit=limit, site=ex.site, code=found.code)
     answer = dialects.too_large(ex.call.surface.wire, reason=reason, message=text, code=code)
-    return _refuse(answer, "Refused here: the upstream refused the same request minutes ago, and it cannot pass.")
+    return _refuse(answer, comments.HOPELESS.say(ex.state.enforces))
 
 
-def _refuse(answer: Answer, comment: str, wait: int | None = None) -> Refuse:
+def _refuse(answer: Answer, comment: Comment, wait: int | None = None) -> Refuse:
     return Refuse(answer, reason=answer.reason, comment=comment, wait=wait)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from operations.annotations import PASSED_REFUSAL, REFUSED_HERE, REPLACED, RESENT
-from policies.kinds import Reason
+from policies.kinds import Challenge, Finding, Kind, Reason
 from policies.patience import ROWS
+from policies.reply import wording
 from policies.request.surfaces import BUILT_IN
 from policies.settings_file import parse
 
@@ -104,6 +105,11 @@ def test_the_page_of_clients_says_what_the_code_knows() -> None:
         assert re.search(rf"User-Agent `{re.escape(row.agent)}` \| {row.seconds:.0f} \|", page), row
     said = re.findall(r"^\| `([\w-]+)` \| (\S+\.\S.*?) \| ([\w-]+) \|$", page, re.MULTILINE)
     assert said == [(each.name, ", ".join(each.hosts), each.family.value) for each in BUILT_IN]
+
+
+def test_the_words_that_agents_are_said_to_show_are_ours() -> None:
+    captcha = Finding(Kind.CHALLENGE, challenge=Challenge.CAPTCHA)
+    assert f"\n> {wording.challenge(captcha, site='api.z.ai')}\n" in text(ROOT / "docs" / "agents.md")
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze, which this machine has not")

@@ -80,7 +80,7 @@ def knows_the_inside(tree: Tree, spaces: dict[str, ModuleType]) -> set[str]:
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("kinds",),
     # What a Call holds of its body are slices, which know nothing but the enums: they are values, whatever their folder.
-    ("settings", "decisions", "calls", "request.body"),
+    ("comments", "settings", "decisions", "calls", "request.body"),
     ("request", "answer"),
     ("refusal",),
     ("reply", "research"),

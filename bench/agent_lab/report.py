@@ -52,7 +52,7 @@ def tables(outcomes: Outcomes) -> Iterator[str]:
     present = [(group, words) for group, words in groups if any(name.startswith(f"{group}/") for name, _ in outcomes)]
     if present:
         yield from _alone(outcomes, present)
-    rest = sorted({name for name, _ in outcomes if not name.startswith(("calm/", "alone-", "tool/"))})
+    rest = sorted({name for name, _ in outcomes if not name.startswith(("calm/", "alone-", "tool/", "shown/"))})
     if rest:
         yield from _several(outcomes, rest)
 

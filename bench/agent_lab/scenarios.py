@@ -34,6 +34,8 @@ SEVEN = ("claude-old", "claude", "qwen-openai", "opencode-anthropic", "codex", "
 SHORT_SECONDS = 70
 LATER_SECONDS = 190
 """How long after the challenge has ended an agent may take: the longest wait told, twice, and an answer."""
+TOLD = {"queue": {"seconds": 0}, "breaker": {"open_seconds": 0}, "retry_after": {"challenge": 1, "enforce": False}}
+"""Every send is challenged and told so at once, until the agent gives up and prints why."""
 
 
 def every(seconds: float | None = None) -> Iterator[Scenario]:
@@ -53,6 +55,8 @@ def every(seconds: float | None = None) -> Iterator[Scenario]:
     for name, chance in (("half", 0.5), ("tenth", 0.1)):
         behaviour = Behaviour(challenge_seconds=600, chance=chance)
         yield Scenario(f"chance/{name}", FLEETS["fleet-4"], behaviour, 300)
+    for name in AGENTS:
+        yield Scenario(f"shown/{name}", (name,), Behaviour("page", challenge_seconds=10_000), 1000, TOLD)
     yield Scenario("plan/seven-on-two", SEVEN, Behaviour(plan=2, answer_seconds=10), 400)
 
 

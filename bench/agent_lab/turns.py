@@ -9,8 +9,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +38,8 @@ class Scenario:
     behaviour: Behaviour
     limit_seconds: float
     """After this every agent that still runs is ended."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Of the Breakwater."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def _played(scenario: Scenario, side: Side, cache: Path, folder: Path) -> Outcom
     provider.folder = str(folder)
     (folder / NOTE).write_text("a note\n", encoding="utf-8")
     scripts = [] if side == "with" else [LAB / "streaming.py"]
-    proxy = Proxy(folder / "proxy", provider, addon=side == "with", scripts=scripts)
+    proxy = Proxy(folder / "proxy", provider, config=scenario.config, addon=side == "with", scripts=scripts)
     running: list[Running] = []
     provider.start()
     try:

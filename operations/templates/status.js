@@ -4,7 +4,7 @@
   const page = () => document.getElementById("page");
   let read = Date.now();
 
-  // Seconds run down between two looks, so that the page never stands still.
+  // Seconds run on between two looks, so that the page never stands still.
   const tick = () => {
     const gone = (Date.now() - read) / 1000;
     for (const node of document.querySelectorAll("[data-left]")) {
@@ -12,6 +12,9 @@
       const text = left < 120 ? node.dataset.say.replace("{n}", Math.ceil(left))
         : node.dataset.sayMinutes.replace("{n}", Math.ceil(left / 60));
       if (node.textContent !== text) node.textContent = text;
+    }
+    for (const node of document.querySelectorAll("[data-waited]")) {
+      node.textContent = node.dataset.say.replace("{n}", Math.floor(Number(node.dataset.waited) + gone));
     }
   };
 
@@ -63,12 +66,12 @@
     const form = event.target;
     const said = document.getElementById("said");
     try {
-      const answer = await fetch("/act", {
+      const answer = await fetch(form.getAttribute("action"), {
         method: "POST", headers: { Accept: "application/json" }, body: new URLSearchParams(new FormData(form, event.submitter)),
       });
       said.textContent = answer.ok ? (await answer.json()).said : String(answer.status);
-    } catch (error) {
-      said.textContent = String(error);
+    } catch {
+      said.textContent = document.querySelector("[data-clock]").dataset.lost;
     }
     if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
     look();

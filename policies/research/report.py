@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from math import erfc, sqrt
 from typing import NamedTuple
 
 from policies.kinds import Kind
@@ -86,6 +87,8 @@ class Verdict(Enum):
 class Comparison:
     suspect: Suspect
     table: Table
+    p: float | None
+    """Probability of at least this difference by chance, upstreams held equal; None where there is nothing to compare."""
     unknown: int
     """Exchanges whose record does not say."""
     verdict: Verdict
@@ -111,6 +114,11 @@ class Report:
     @property
     def causes(self) -> tuple[str, ...]:
         return tuple(one.suspect.letter for one in self.comparisons if one.verdict is Verdict.CAUSE)
+
+    @property
+    def ranked(self) -> tuple[Comparison, ...]:
+        """The comparisons, with what is named as the cause first."""
+        return tuple(sorted(self.comparisons, key=lambda one: one.verdict is not Verdict.CAUSE))
 
     @property
     def sentences(self) -> tuple[str, str]:
@@ -167,7 +175,9 @@ class _Cells:
             verdict = Verdict.TOO_FEW
         elif table.apart and table.more:
             verdict, others = self._reason(index)
-        return Comparison(SUSPECTS[index], table, unknown, verdict, tuple(SUSPECTS[other] for other in others))
+        strata = [stratum for stratum in self._strata(index, (UPSTREAM,)).values() if stratum.compares]
+        p = erfc(abs(evidence_of_difference(strata)) / sqrt(2)) if strata else None
+        return Comparison(SUSPECTS[index], table, p, unknown, verdict, tuple(SUSPECTS[other] for other in others))
 
     def _reason(self, index: int) -> tuple[Verdict, tuple[int, ...]]:
         """Verdict on a clear surplus of refusals: this trigger, others, or no telling which."""
@@ -234,9 +244,16 @@ def _counts(one: Comparison) -> str:
     parts = [f"with: {_percent(one.table.having)}", f"without: {_percent(one.table.lacking)}"]
     if difference := one.table.difference:
         parts.append("difference {:+.0%} ({:+.0%} to {:+.0%})".format(*difference))
+    if one.p is not None:
+        parts.append(f"p {probability(one.p)}")
     if one.unknown:
         parts.append(f"not known: {one.unknown}")
     return "; ".join(parts)
+
+
+def probability(p: float) -> str:
+    """Two figures, of which a small one is only said to be small."""
+    return f"{p:.2g}" if p >= 0.001 else "< 0.001"
 
 
 def _percent(share: Share) -> str:

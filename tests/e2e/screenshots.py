@@ -24,6 +24,8 @@ from tests.e2e.lab.wires import MESSAGES, asked, whole
 from tests.e2e.test_seen_in_chromium import Web
 
 DOCS = PROJECT / "docs"
+WIDE = 1520
+"""Pixels of mitmweb, which shows two columns."""
 PAGE = "http://breakwater.internal/?lang=en"
 BUSY = {"ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::busy"], "data": {"url": "https://x/_____tmd_____/punish?x5secdata=X"}}
 ANSWER = {"type": "message", "content": [{"type": "text", "text": "Hello."}], "usage": {"input_tokens": 9, "output_tokens": 3}}
@@ -119,6 +121,8 @@ def mitmweb(folder: Path) -> None:
         tab.click(".flow-table tbody tr:nth-child(3)")
         tab.wait("[...document.querySelectorAll('nav a')].find(a => a.textContent === 'Response')?.click() ?? true")
         tab.wait("document.body.innerText.includes('recognised by')")
+        tab.wide(WIDE)
+        tab.wait(f"innerWidth === {WIDE}")
         tab.screenshot(DOCS / "mitmweb.png", whole=False)
 
 

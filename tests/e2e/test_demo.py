@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 
 import pytest
 
+from operations.demo import PAUSE_SECONDS
 from tests.e2e.conftest import QUICK, Proxies
 from tests.e2e.lab.client import Answer, Connection, ask
+from tests.e2e.lab.operated import get
 from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.wires import JSON, compact
 
@@ -26,31 +30,27 @@ def say(proxy: Proxy, path: str, text: str) -> Answer:
 
 @pytest.fixture
 def demo(proxies: Proxies) -> Proxy:
-    proxy = proxies(QUICK, options=("breakwater_demo=true",))
+    proxy = proxies({"retry_after": QUICK["retry_after"], "queue": {}}, options=("breakwater_demo=true",))
     ask(proxy, f"{DEMO}/reset", b"{}", [JSON])
     return proxy
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_sequence_shows_answers_refusals_the_open_breaker_and_answers_again(demo: Proxy, path: str) -> None:
+def test_the_sequence_shows_answers_refusals_a_wait_that_ends_in_an_answer_and_more_of_them(demo: Proxy, path: str) -> None:
     refused = PATHS[path]
     assert say(demo, path, "1").status == 200
     challenged = [say(demo, path, text) for text in ("2", "3", "4")]
     assert [answer.status for answer in challenged] == [refused] * 3
-    assert all(1 <= (answer.retry_after or 0) <= 59 for answer in challenged)
-    assert say(demo, path, "5").header("x-breakwater") == "breaker_open"
-    probe = until_open_again(demo, path, challenged[-1])
-    assert (probe.status, probe.header("x-breakwater")) == (refused, "challenge_captcha")
-    overload = until_open_again(demo, path, probe)
+    assert [answer.retry_after for answer in challenged] == [1, 1, PAUSE_SECONDS]
+    began = time.monotonic()
+    assert say(demo, path, "5").status == 200
+    assert PAUSE_SECONDS - 2 < time.monotonic() - began < PAUSE_SECONDS + 5
+    newest = json.loads(get(demo, "/status.json").body)["decisions"][0]["comment"]
+    assert re.fullmatch(r"Waited here unsent for 1[3-6]\.\d s\.", newest)
+    challenge, overload = say(demo, path, "6"), say(demo, path, "7")
+    assert (challenge.status, challenge.header("x-breakwater")) == (refused, "challenge_captcha")
     assert (overload.status, overload.header("x-breakwater")) == (refused, "overload")
     assert [say(demo, path, text).status for text in ("8", "9")] == [200, 200]
-
-
-def until_open_again(demo: Proxy, path: str, told: Answer) -> Answer:
-    """What the next request gets once the wait that this one told is over."""
-    assert told.retry_after is not None
-    time.sleep(max(0.0, told.head_at + told.retry_after - time.monotonic()))
-    return say(demo, path, f"after {told.head_at}")
 
 
 def test_a_stream_comes_frame_by_frame(demo: Proxy) -> None:

@@ -9,9 +9,22 @@ from mitmproxy import http
 from operations.metrics import Counters
 from operations.page_site import HOST
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from policies.comments import Comment, Text, say
+from policies.research.proportions import Share, Table
+from policies.research.report import SUSPECTS, Comparison, Report, Verdict
 
 TOKEN = "token-of-this-run"
 ORIGIN = f"http://{HOST}"
+GAP, FRESH = SUSPECTS[0], SUSPECTS[3]
+REPORT = Report(
+    exchanges=400,
+    counted=Share(136, 400),
+    resent=Share(1, 9),
+    comparisons=(
+        Comparison(FRESH, Table(Share(3, 9), Share()), None, 391, Verdict.TOO_FEW),
+        Comparison(GAP, Table(Share(126, 144), Share(10, 256)), 1e-9, 0, Verdict.CAUSE),
+    ),
+)
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -28,11 +41,16 @@ class SourceStub:
     def status(self) -> Status:
         return self.shown
 
-    def act(self, action: str, upstream: str | None, model: str | None) -> str:
+    def act(self, action: str, upstream: str | None, model: str | None) -> Comment:
         self.done.append((action, upstream, model))
         if upstream == "nobody":
-            raise ValueError("no upstream of that name")
-        return f"{action} done"
+            raise ValueError(say(Text("no upstream of that name", "没有这个上游")))
+        return say(Text("{action} done", "{action} 已完成"), action=action)
+
+
+def said(words: str) -> Comment:
+    """A comment that is these words in both languages."""
+    return say(Text("{words}", "{words}"), words=words)
 
 
 def status(word: str = "zai", **changes: Any) -> Status:
@@ -48,12 +66,11 @@ def status(word: str = "zai", **changes: Any) -> Status:
             UpstreamRow("zai-chat", ("chat.z.ai",), state="half_open"),
         ),
         "decisions": (
-            DecisionRow(990.0, "f", word, "anthropic", "/v1/messages", word, "breaker_open", word, 41.2, 0, 529),
+            DecisionRow(990.0, "f", word, "anthropic", "/v1/messages", word, "breaker_open", said(word), 41.2, 0, 529),
         ),
         "windows": (WindowRow("zai", word, 202745, source=word, expires_wall=2000.0),),
         "refusals": (RefusalRow("wait", "zai", "ab12cd", 21.0),),
-        "keeps_evidence": True,
-        "report_text": f"A gap 1/2 {word}",
+        "report": REPORT,
         "counters": counters,
     }
     return Status(1000.0, "0.1.0", "enforce", **{**known, **changes})

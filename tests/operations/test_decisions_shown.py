@@ -45,7 +45,7 @@ def test_what_is_said_of_it_is_one_value(
     assert flow.response.headers["X-Breakwater"] == row.reason == noted["reason"] == reason
     assert flow.response.headers["Retry-After"] == str(row.wait) == str(noted["told"])
     assert flow.comment == f"Breakwater {row.reason}: {row.comment}"
-    assert f"Breakwater: zai {reason}: {row.comment.removesuffix('.')} (" in caplog.text
+    assert f"Breakwater: zai {reason}: {str(row.comment).removesuffix('.')} (" in caplog.text
     assert f", flow {flow.id})" in caplog.text
     assert all(re.fullmatch(r"Breakwater: zai \w+: .*, flow [-0-9a-f]{36}\)", line) for line in caplog.messages)
     assert (row.attempts, noted["attempts"]) == (sends, sends)
@@ -59,7 +59,7 @@ def test_what_is_only_observed_is_shown_as_that_when_the_request_comes() -> None
     row = controller.decisions[0]
     assert flow.response
     assert (row.reason, row.status, flow.response.status_code) == ("breaker_open", None, 200)
-    assert row.comment.startswith("Only observed: It would have been refused here")
+    assert str(row.comment).startswith("Only observed: it would have been refused here")
     assert flow.comment == f"Breakwater {row.reason}: {row.comment}"
     assert flow.marked == ":warning:"
 
@@ -83,5 +83,5 @@ def test_a_request_that_is_upstream_already_is_not_refused() -> None:
 
 
 def test_where_evidence_is_off_the_report_says_so() -> None:
-    assert "evidence: true" in status.report_text(Controller(settings()))
-    assert "Too few" in status.report_text(Controller(settings("evidence: true")))
+    assert "evidence: true" in status.report_text(status.report_of(Controller(settings())))
+    assert "Too few" in status.report_text(status.report_of(Controller(settings("evidence: true"))))

@@ -43,7 +43,7 @@ async def ask(address: tuple[str, int], path: str, body: bytes = b"{}", method: 
 def test_the_sequence_begins_and_ends_with_answers_and_has_each_refusal_once(path: str) -> None:
     async def test(ask: Ask) -> None:
         got = [await ask(path) for _ in range(len(SEQUENCE) + 2)]
-        assert [status for status, _, _ in got] == [200, 200, 200, 200, 400, 429, 200, 200]
+        assert [status for status, _, _ in got] == [200, 200, 200, 200, 200, 400, 429, 200, 200]
         assert [kind.partition(";")[0] for _, kind, _ in got[1:4]] == [
             "application/json",
             "text/event-stream",
@@ -52,9 +52,9 @@ def test_the_sequence_begins_and_ends_with_answers_and_has_each_refusal_once(pat
         assert json.loads(got[1][2])["ret"][0] == "FAIL_SYS_USER_VALIDATE"
         assert got[2][2].startswith(b'data: {"ret":')
         assert b"aliyun_waf_aa" in got[3][2]
-        assert json.loads(got[4][2])["code"] == 3007
-        assert json.loads(got[5][2])["error"]["code"] == "1305"
-        for answer in (got[0], got[6], got[7]):
+        assert json.loads(got[5][2])["code"] == 3007
+        assert json.loads(got[6][2])["error"]["code"] == "1305"
+        for answer in (got[0], got[4], got[7], got[8]):
             assert b"This answer comes frame by frame." in answer[2]
 
     on_demo(test)

@@ -7,12 +7,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from operations import page
+from operations.log import Log
 from operations.metrics import Counters
 from operations.page_site import HOST
 from operations.page_text import CODES, WORDS
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from policies.comments import TOLD, WHY
 from policies.kinds import Kind, Reason
-from tests.operations.page_source import Ask, SourceStub, status
+from tests.operations.page_source import Ask, SourceStub, said, status
 from tests.rows import over
 
 NASTY = "<script>alert('x')</script>\"&"
@@ -32,7 +34,6 @@ def test_the_page_shows_breakers_decisions_windows_refusals_and_report(ask: Ask)
         "529",
         "202,745",
         "ab12cd",
-        "A gap 1/2",
     ):
         assert shown in response.text, shown
     assert "1 upstream is paused." in response.text
@@ -51,13 +52,16 @@ def test_faults_of_our_own_are_shown_only_where_there_are_some(ask: Ask, source:
     assert "Faults of our own" not in ask().text
     counters = Counters()
     counters.fault("judge")
-    source.shown = status(faults={"judge": "KeyError in flow f"}, counters=counters)
+    log = Log()
+    log.fault("judge", "f", KeyError())
+    source.shown = status(faults=log.faults, counters=counters)
     assert "Faults of our own" in ask().text
-    assert "KeyError in flow f" in ask().text
+    assert "KeyError in judge (flow f)" in ask().text
+    assert "judge 处出错：KeyError（flow f）" in ask("/?lang=zh").text
 
 
 def test_everything_is_escaped(ask: Ask, source: SourceStub) -> None:
-    source.shown = status(NASTY, faults={NASTY: NASTY})
+    source.shown = status(NASTY, faults={NASTY: said(NASTY)})
     text = ask().text
     assert "alert(" in text
     assert "<script>alert" not in text
@@ -81,9 +85,8 @@ def test_the_language_is_the_one_asked_for(ask: Ask, query: str, accepts: str | 
 
 
 def test_both_languages_have_every_word_with_the_same_blanks() -> None:
-    assert WORDS["en"].keys() == WORDS["zh"].keys()
-    for key, english in WORDS["en"].items():
-        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", WORDS["zh"][key])), key
+    for key, text in WORDS.items():
+        assert sorted(re.findall(r"\{\w+\}", text.english)) == sorted(re.findall(r"\{\w+\}", text.chinese)), key
 
 
 def test_nothing_comes_from_elsewhere_and_no_script_but_our_own_runs(ask: Ask) -> None:
@@ -200,7 +203,7 @@ def test_any_other_host_is_not_found(ask: Ask, source: SourceStub, host: str, pa
 
 def test_decisions_alike_in_a_row_are_one_row_with_their_number(ask: Ask, source: SourceStub) -> None:
     def decided(wall: float, reason: str) -> DecisionRow:
-        return DecisionRow(wall, "f", "zai", "anthropic", "/v1/messages", "", reason, f"told {wall}", wall, 0, 529)
+        return DecisionRow(wall, "f", "zai", "anthropic", "/v1/messages", "", reason, said(f"told {wall}"), wall, 0, 529)
 
     source.shown = status(
         decisions=(
@@ -213,12 +216,19 @@ def test_decisions_alike_in_a_row_are_one_row_with_their_number(ask: Ask, source
     assert text.count("<code>breaker_open</code>") == 2
     assert "× 20" in text
     assert "× 1<" not in text
-    assert "told 30" in text
-    assert "told 29" not in text
+    assert "Told 30" in text
+    assert "Told 29" not in text
+
+
+def test_remembered_refusals_of_one_account_are_one_row_with_their_number_and_the_longest_wait(ask: Ask, source: SourceStub) -> None:
+    source.shown = status(refusals=[RefusalRow("wait", "zai", account, left) for left in (9.0, 33.0, 21.0) for account in ("aa", "bb")])
+    text = ask("/?lang=en").text
+    assert text.count("× 3") == text.count("33 s left") == 2
+    assert "21 s left" not in text
 
 
 def test_the_page_stays_small_with_many_rows(ask: Ask, source: SourceStub) -> None:
-    rows = tuple(RefusalRow("wait", "zai", f"{number:06x}", 30.0) for number in range(10_000))
+    rows = tuple(RefusalRow("wait", "zai", f"{number:06x}", 30.0) for number in range(10_000) for _ in range(2))
     source.shown = status(refusals=rows)
     response = ask()
     assert len(response.content) < 100_000
@@ -255,13 +265,15 @@ def test_odd_numbers_do_not_break_the_page(ask: Ask, source: SourceStub) -> None
 
 
 def test_kinds_and_reasons_are_chinese_on_the_chinese_page_with_their_code_beside(ask: Ask, source: SourceStub) -> None:
-    decided = DecisionRow(990.0, "f", "zai", "anthropic", "/v1/messages", "overload", "breaker_open", "", 41.2, 0, 529)
+    said = TOLD.say(True, why=WHY[Reason.BREAKER_OPEN], wait=42)
+    decided = DecisionRow(990.0, "f", "zai", "anthropic", "/v1/messages", "overload", "breaker_open", said, 41.2, 0, 529)
     source.shown = status(decisions=(decided,))
     chinese, english = ask("/?lang=zh").text, ask("/?lang=en").text
-    for words in ("熔断中 <code>breaker_open</code>", "<td>过载</td>", "<td>等待<div"):
+    for words in ("熔断中 <code>breaker_open</code>", "<td>过载</td>", "<td>等待<div", "本地拒绝：熔断器已打开；告知等待 42 秒。"):
         assert words in chinese, words
     assert "熔断" not in english.replace("中文", "")
     assert "<td>overload</td>" in english
+    assert "Refused here: the breaker is open; told to wait 42 s." in english
 
 
 def test_every_reason_has_its_chinese() -> None:

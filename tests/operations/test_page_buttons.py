@@ -15,19 +15,27 @@ def test_a_button_does_what_it_says(ask: Ask, source: SourceStub, action: str) -
     response = press(ask, action=action, upstream="zai", model="glm-5")
     assert response.status_code == 200
     assert source.done == [(action, "zai", "glm-5")]
-    assert f"{action} done" in response.text
+    assert f"{action.capitalize()} done" in response.text
 
 
 def test_a_script_gets_the_sentence_alone(ask: Ask, source: SourceStub) -> None:
     response = press(ask, {"Accept": "application/json"}, action="reset")
-    assert json.loads(response.content) == {"said": "reset done"}
+    assert json.loads(response.content) == {"said": "Reset done"}
     assert source.done == [("reset", None, None)]
 
 
 def test_an_action_that_cannot_be_done_says_why(ask: Ask) -> None:
     assert json.loads(press(ask, {"Accept": "application/json"}, action="open", upstream="nobody").content) == {
-        "said": "no upstream of that name",
+        "said": "No upstream of that name",
     }
+
+
+def test_what_a_button_did_is_said_in_the_language_of_the_page(ask: Ask) -> None:
+    for accept in ("application/json", "text/html"):
+        headers = {"Accept": accept, "Accept-Language": "zh"}
+        told = press(ask, headers, action="reset").content.decode("unicode_escape" if "json" in accept else "utf8")
+        assert "reset 已完成" in told
+    assert "没有这个上游" in press(ask, {"Accept-Language": "zh"}, action="open", upstream="nobody").text
 
 
 @pytest.mark.parametrize("headers", [{"Origin": f"https://{HOST}"}, {"Sec-Fetch-Site": "same-origin"}])

@@ -28,12 +28,25 @@ def test_what_is_only_observed_has_words_and_a_colour_of_its_own(ask: Ask, sourc
         assert 'class="verdict watch"' in text
         assert text.count(words) >= 2
         assert ">paused<" not in text
-        assert WORDS[language]["avoided"] not in text
+        assert WORDS["avoided"].told(language) not in text
 
 
-def test_evidence_is_shown_only_where_it_is_kept(ask: Ask, source: SourceStub) -> None:
-    source.shown = status(keeps_evidence=False)
-    assert WORDS["en"]["report"] not in ask("/?lang=en").text
+def test_evidence_is_a_table_with_what_is_named_first_and_gone_where_none_is_kept(ask: Ask, source: SourceStub) -> None:
+    told = {
+        "en": ("A · gap under 1 s", "D · fresh TLS connection", "+84%", "+76% to +88%", "the likely cause", "Too few", "400 exchanges"),
+        "zh": ("A · 间隔小于 1 秒", "D · 新的 TLS 连接", "+84%", "+76% 至 +88%", "很可能是原因", "样本太少", "共 400 次请求"),
+    }
+    for language, words in told.items():
+        text = ask(f"/?lang={language}").text
+        for shown in (*words, "126/144", "10/256", "3/9", "&lt; 0.001"):
+            assert shown in text, shown
+        assert text.index(words[0]) < text.index(words[1])
+        assert WORDS["with"].told(language) in text
+    source.shown = status(report=None)
+    for language in told:
+        text = ask(f"/?lang={language}").text
+        assert WORDS["report"].told(language) not in text
+        assert WORDS["trigger"].told(language) not in text
 
 
 def test_further_tables_are_shown_where_they_have_rows(ask: Ask, source: SourceStub) -> None:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operations.metrics import Counters
-from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
+from operations.status import DecisionRow, RefusalRow, Status, Table, UpstreamRow, WindowRow
+from tests.operations.page_source import REPORT, said
 
 
 def test_counters_start_at_nothing() -> None:
@@ -74,11 +75,11 @@ def test_a_status_becomes_json_with_every_row() -> None:
         version="1",
         mode="enforce",
         upstreams=(UpstreamRow("zai", ("api.z.ai",), state="open", seconds_left=3.5),),
-        decisions=(DecisionRow(999.0, "flow", "zai", "anthropic", "/v1/messages", "overload", "overload", wait=30),),
+        decisions=(DecisionRow(999.0, "flow", "zai", "anthropic", "/v1/messages", "overload", "overload", said("why"), wait=30),),
         windows=(WindowRow("zai", "glm-5", 202745),),
         refusals=(RefusalRow("wait", "zai", "ab12", 3.0),),
-        report_text="A 1/2",
-        faults={"judge": "once"},
+        report=REPORT,
+        faults={"judge": said("once")},
         counters=counters,
     )
     told = json.loads(json.dumps(status.as_json()))
@@ -87,19 +88,27 @@ def test_a_status_becomes_json_with_every_row() -> None:
     assert told["decisions"][0]["wait"] == 30
     assert told["windows"][0]["tokens"] == 202745
     assert told["refusals"][0]["account"] == "ab12"
-    assert told["report"] == "A 1/2"
-    assert told["faults"] == {"judge": "once"}
+    assert told["decisions"][0]["comment"] == "Why"
+    assert "with: 126/144" in told["report"]
+    assert "evidence: true" in json.loads(json.dumps(replace(status, report=None).as_json()))["report"]
+    assert told["faults"] == {"judge": "Once"}
     assert told["counts"]["avoided"] == {"zai": {"breaker_open": 1}}
     assert told["counts"]["holds"] == {"zai": {"count": 1, "seconds": 0.5}}
 
 
 def test_the_revision_stays_while_only_seconds_run_down_and_changes_with_the_rest() -> None:
     row = UpstreamRow("zai", state="open", seconds_left=41.0)
-    first = Status(1.0, "1", "enforce", upstreams=(row,), refusals=(RefusalRow("wait", "zai", "ab", 9.0),))
+    waiting = Table("waiting", ("upstream", "waited", "longest"), (("zai", 3, 22),))
+    first = Status(1.0, "1", "enforce", upstreams=(row,), refusals=(RefusalRow("wait", "zai", "ab", 9.0),), tables=(waiting,))
     later = replace(
-        first, now_wall=3.0, upstreams=(replace(row, seconds_left=39.0),), refusals=(RefusalRow("wait", "zai", "ab", 7.0),)
+        first,
+        now_wall=3.0,
+        upstreams=(replace(row, seconds_left=39.0),),
+        refusals=(RefusalRow("wait", "zai", "ab", 7.0),),
+        tables=(replace(waiting, rows=(("zai", 5, 20),)),),
     )
     assert later.revision() == first.revision()
+    assert replace(later, tables=(replace(waiting, rows=(("zcode", 5, 20),)),)).revision() != first.revision()
     assert replace(later, upstreams=(replace(row, state="half_open"),)).revision() != first.revision()
     assert replace(later, mode="observe").revision() != first.revision()
     assert later.as_json("revision") == {"now": 3.0, "version": "1", "mode": "enforce", "revision": first.revision()}

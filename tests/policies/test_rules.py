@@ -408,9 +408,9 @@ class TestObserve:
         controller.turn()
         ex, admission = controller.ask()
         assert (ex.replay, admission) == (True, Forward(0.0))
-        assert "would have become a 529" in controller.reply(ex, MTOP).comment
+        assert "would have become a 529" in str(controller.reply(ex, MTOP).comment)
         controller.turn(text="b", body=MTOP)
-        assert controller.ask(text="c")[1].comment.startswith("Only observed: It would have been refused here")
+        assert str(controller.ask(text="c")[1].comment).startswith("Only observed: it would have been refused here")
 
 
 class TestSideRequestsOff:

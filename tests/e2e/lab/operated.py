@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.e2e.lab.client import Answer, Pairs, ask
-from tests.e2e.lab.proxy import PROJECT, Ports, Proxy
+from tests.e2e.lab.proxy import PROJECT, Front, Ports, Proxy
 from tests.e2e.lab.script import PATIENCE_SECONDS
 
 PAGE = "http://breakwater.internal"
@@ -22,12 +22,12 @@ RELOADED = "Loading script"
 UNGUARDED = "traffic is unguarded"
 
 
-def get(proxy: Proxy, path: str, headers: Pairs = ()) -> Answer:
+def get(proxy: Front, path: str, headers: Pairs = ()) -> Answer:
     """One of the pages at breakwater.internal."""
     return ask(proxy, PAGE + path, headers=headers, method="GET")
 
 
-def status(proxy: Proxy) -> Any:
+def status(proxy: Front) -> Any:
     return get(proxy, "/status.json").json()
 
 

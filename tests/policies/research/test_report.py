@@ -257,5 +257,6 @@ def test_the_text_shows_counts_intervals_and_a_sentence_in_both_languages() -> N
     assert "Refusals go with A (gap under 1 s): the likely cause" in text
     assert "间隔小于 1 秒" in text
     assert "with: 54/60 = 90% (80% to 95%); without: 3/60 = 5% (2% to 14%); difference +85%" in text
+    assert "p < 0.001" in text
     assert text.count("Too few: at least 10 exchanges") == 5
     assert text.count("样本太少") == 5
