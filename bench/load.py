@@ -26,8 +26,9 @@ def body(text: str = "hi", *, stream: bool = False, filler_bytes: int = 0) -> by
     return json.dumps(asked).encode()
 
 
-def request(host: str, kind: str, data: bytes, account: str = "bench") -> bytes:
+def request(host: str, kind: str, data: bytes, account: str = "bench", agent: str = "bench/1.0") -> bytes:
     head = f"POST http://{host}{PATH}?{kind} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer sk-{account}\r\n"
+    head += f"user-agent: {agent}\r\n"
     return f"{head}content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data
 
 

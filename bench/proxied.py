@@ -13,7 +13,10 @@ from bench.load import Line, at_once, body, one_by_one, p50, request
 from bench.upstream import BenchUpstream, Serving
 from tests.e2e.lab.proxy import LAB, Proxy
 
+IMPATIENT = "bench-impatient/1.0"
 CONFIG = {
+    # A client that leaves at once: nothing of it waits in line, so a refusal comes as fast as it can.
+    "queue": {"clients": {IMPATIENT: 1}},
     "upstreams": {
         "bench": {"hosts": ["bench.test"], "family": "zai"},
         # One strike opens it for the whole run.
@@ -63,7 +66,7 @@ class Pair:
     async def refusal(self, count: int) -> Measured:
         """p50 in seconds of a forwarded request and of one refused here, both by the guarded proxy."""
         opening, small = request("refused.test", "challenge", body("open")), request("bench.test", "small", body())
-        refused = request("refused.test", "small", body())
+        refused = request("refused.test", "small", body(), agent=IMPATIENT)
         await one_by_one(self.guarded.port, opening, 1, status=529)
 
         async def take(data: bytes, status: int) -> float:
