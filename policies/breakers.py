@@ -25,7 +25,7 @@ class Breakers:
 
     def of(self, upstream: str, account: str) -> SharedBreaker:
         """The breaker that a request of this account meets; made where there is none yet."""
-        settings = self._settings_of(upstream)
+        settings = self._own.get(upstream, self._default)
         key = (upstream, account if settings.scope == "account" else "")
         breaker = self._breakers.get(key)
         if breaker is None:

@@ -104,8 +104,8 @@ class Limits:
 
     def room(self, key: Key, now: float) -> bool:
         """Whether one more call may be sent."""
-        plan, setting = self._known(key, now), self.setting(key.upstream)
-        if plan is None or setting == "off":
+        plan = self._known(key, now)
+        if plan is None or (setting := self.setting(key.upstream)) == "off":
             return True
         if now < plan.paused_until:
             return False

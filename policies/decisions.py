@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from policies.comments import Comment
 from policies.kinds import Finding
 
@@ -19,8 +21,7 @@ class Answer:
     """Reason code, also sent as ``X-Breakwater``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Words and figures that any decision comes with."""
 
     reason: str = ""
@@ -37,55 +38,48 @@ class Said:
     """Why a refused replay is not sent again, a ``replays.Why``; empty where that was no question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forward(Said):
+class Forward(Said, frozen=True):
     """Send the request upstream. In ``mode: observe`` its reason and comment say what would have been done instead."""
 
     after: float = 0.0
     """Seconds of pacing before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse(Said):
+class Refuse(Said, frozen=True):
     """Answer here; nothing is sent upstream."""
 
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Commit(Said):
+class Commit(Said, frozen=True):
     """Let the upstream's answer through as it is, but for the headers named here (None removes one)."""
 
     headers: tuple[tuple[str, str | None], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Replace(Said):
+class Replace(Said, frozen=True):
     """Answer in the upstream's place."""
 
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Resend(Said):
+class Resend(Said, frozen=True):
     """Send the request once more, headers still held."""
 
     after: float
     """Seconds from now."""
 
 
-@dataclass(frozen=True, slots=True)
-class End(Said):
+class End(Said, frozen=True):
     """End a running stream at the refusal in it."""
 
-    frame: bytes = field(repr=False)
+    frame: bytes
     """The wire's own error frame; for a stream that takes no plain text the end is a cut without it."""
     withheld: bool
     """Bytes of the upstream's were kept back for good: no frame can follow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Queue(Said):
+class Queue(Said, frozen=True):
     """Let the request wait unsent until its turn comes."""
 
 

@@ -184,31 +184,29 @@ class Hurdles:
         stated = self._stated.standing(asking.key, now) if self.queued else None
         if stated is not None:
             return Block(Reason.STATED_WAIT, stated.until, tells=stated.told)
-        blocks = self._breaker_blocks(asking, now, main_waits, main_came) or self._room_lacks(asking, now)
-        return blocks or self._others_are_asked(asking, now)
-
-    def _breaker_blocks(self, asking: Asking, now: float, main_waits: bool, main_came: float) -> Block | None:
         breaker = self.breaker_of(asking.upstream, asking.account)
         state = breaker.current(now)
-        if state in (BreakerState.OPEN, BreakerState.PROBING):
-            return Block(Reason.BREAKER_OPEN if state is BreakerState.OPEN else Reason.PROBE_OUT, breaker.changes_at(now))
-        if state is BreakerState.HALF_OPEN and asking.side and (main_waits or now < main_came + MAIN_SECONDS):
-            return Block(Reason.PROBE_OUT, None if main_waits else main_came + MAIN_SECONDS)
-        return None
+        if state is BreakerState.CLOSED:
+            return self._room_lacks(asking, now)
+        if state is BreakerState.HALF_OPEN:
+            return self._probe_blocks(breaker, asking, now, main_waits, main_came)
+        return Block(Reason.BREAKER_OPEN if state is BreakerState.OPEN else Reason.PROBE_OUT, breaker.changes_at(now))
 
-    def _room_lacks(self, asking: Asking, now: float) -> Block | None:
-        probe = self.breaker_of(asking.upstream, asking.account).current(now) is BreakerState.HALF_OPEN
-        for start in self._starts_of(asking, but_the_breakers=probe) if self.queued else ():
+    def _probe_blocks(self, breaker: SharedBreaker, asking: Asking, now: float, main_waits: bool, main_came: float) -> Block | None:
+        if asking.side and (main_waits or now < main_came + MAIN_SECONDS):
+            return Block(Reason.PROBE_OUT, None if main_waits else main_came + MAIN_SECONDS)
+        if (lacks := self._room_lacks(asking, now, probes=True)) is not None:
+            return lacks
+        until = breaker.asks_until(now)  # a probe is one over all that share a breaker: nothing else keeps it here
+        return None if until is None else Block(Reason.PROBE_OUT, until)
+
+    def _room_lacks(self, asking: Asking, now: float, *, probes: bool = False) -> Block | None:
+        for start in self._starts_of(asking, but_the_breakers=probes) if self._starts and self.queued else ():
             if not start.room(now):
                 return Block(Reason.SLOW_START, start.changes_at())
         if not self.limits.room(asking.key, now):
             return Block(Reason.NO_SLOT, self.limits.changes_at(asking.key, now))
         return None
-
-    def _others_are_asked(self, asking: Asking, now: float) -> Block | None:
-        """A probe is one over all that share a breaker: nothing else keeps it here, so the others are asked now."""
-        until = self.breaker_of(asking.upstream, asking.account).asks_until(now)
-        return None if until is None else Block(Reason.PROBE_OUT, until)
 
     def take(self, place: Place, now: float) -> None:
         """Permit, room and slot, for a request that nothing blocks."""
@@ -219,7 +217,7 @@ class Hurdles:
         place.permit, self._under_way[place] = permit, breaker
         if permit.probe:
             self.begin_slowly((breaker.upstream, breaker.account))
-        for start in self._starts_of(asking):
+        for start in self._starts_of(asking) if self._starts else ():
             start.sent(place.number, now)
         self.limits.sent(asking.key, place.number, now)
 
@@ -228,7 +226,7 @@ class Hurdles:
         assert place.permit
         breaker, permit, place.permit = self._under_way.pop(place), place.permit, None
         self.limits.ended(place.asking.key, place.number, now)
-        for start in self._starts_of(place.asking):
+        for start in self._starts_of(place.asking) if self._starts else ():
             start.ended(place.number)
         return breaker.ended(permit, now)  # last: where this fails a lease ends the probe, and nothing ends a slot
 
@@ -241,7 +239,7 @@ class Hurdles:
 
     def answered(self, place: Place, now: float) -> Transition | None:
         assert place.permit
-        for start in self._starts_of(place.asking):
+        for start in self._starts_of(place.asking) if self._starts else ():
             start.answered(place.number)
         self.limits.answered(place.asking.key, place.number, now)
         return self._under_way[place].answered(place.permit, now)
@@ -277,9 +275,7 @@ class Hurdles:
             self._starts.popitem(last=False)
 
     def _starts_of(self, asking: Asking, *, but_the_breakers: bool = False) -> list[SlowStart]:
-        """The slow starts that a request goes through, where there are any: its key's, and its breaker's, which begins anew with a probe."""
-        if not self._starts:
-            return []
+        """The slow starts that a request goes through, its key's, and its breaker's, which begins anew with a probe."""
         breaker = self.breaker_of(asking.upstream, asking.account)
         found = []
         for name in (asking.key,) if but_the_breakers else (asking.key, (breaker.upstream, breaker.account)):

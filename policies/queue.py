@@ -6,6 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
+
+import msgspec
 
 from policies.breaker import Permit
 from policies.concurrency import Key
@@ -89,8 +92,7 @@ class Told:
     """Seconds to tell, before ``tell`` of policies.breaker makes them 1 to the cap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(msgspec.Struct, frozen=True, dict=True):
     """A generation request, as far as its turn depends on it."""
 
     upstream: str
@@ -107,13 +109,12 @@ class Asking:
     holdable: bool = True
     """False with a one-time captcha token: it may be spent, so a refusal is told every time."""
 
-    @property
+    @cached_property
     def key(self) -> Key:
         return Key(self.upstream, self.account, self.model)
 
 
-@dataclass(slots=True, eq=False)
-class Place:
+class Place(msgspec.Struct, eq=False):
     """One request of a client, from its coming to its end."""
 
     asking: Asking
@@ -231,7 +232,7 @@ class Queue:
             self._round = 0
 
     def ordered(self, now: float) -> list[Place]:
-        return sorted(self.waiting, key=lambda place: place.order(now))
+        return sorted(self.waiting, key=lambda place: place.order(now)) if len(self.waiting) > 1 else [*self.waiting]
 
     def main_waits(self) -> bool:
         return any(not place.asking.side for place in self.waiting)

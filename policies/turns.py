@@ -32,12 +32,11 @@ class _Lane:
 # Theory of operation
 # ===================
 #
-# Whoever comes is put in the line first, and then the line is served: in order, each that nothing blocks gets its turn. So
-# nobody overtakes, and a request that finds the line empty goes at once by the way of all others.
+# Whoever finds the line empty and nothing in the way has its turn at once. Everybody else is put in the line, and then the
+# line is served: in order, each that nothing blocks gets its turn. So nobody overtakes.
 #
-# What blocks a request also says until when. Everything that can change that is an event that is reported here, or a moment
-# that was named. So the line is served after every event, and once at the earliest of those moments (next_look): there is
-# no polling, and nobody is forgotten.
+# What blocks a request also says until when. What can change that is an event that is reported here, or a moment that was
+# named. So the line is served after every event, and once at the earliest of those moments (next_look): nobody is forgotten.
 #
 # Places that moved through another's event are handed out once, by ``due``; their layers are then to be woken. The place
 # itself says what became of it: UNDER_WAY is to be sent, TOLD is to be told.
@@ -71,14 +70,16 @@ class Line:
     def arrive(self, asking: Asking, now: float) -> Place:
         """A request came: UNDER_WAY where it may be sent, WAITING, or TOLD where it must not wait."""
         lane = self._lane(asking)
-        if not asking.side:
-            lane.main_came = now
+        lane.main_came = lane.main_came if asking.side else now
         full = len(self._waiting) >= self._settings.size
         place = self._returning.place(asking, next(self._numbers), lane.queue, now)
         place.move(Move.ARRIVED, now)
         try:
-            self._wait(place, lane)
-            self._serve(lane, now)
+            if lane.queue.waiting or self._block(lane, place, now) is not None:
+                self._wait(place, lane)
+                self._serve(lane, now)
+            else:
+                self._go(lane, place, now)
         except Exception:
             self._release(place, now)  # nobody knows of it: its turn would be nobody's
             raise
@@ -97,7 +98,8 @@ class Line:
             return None
         transition = self._hurdles.answered(place, now)
         self._returning.answered(place.asking)
-        self._serve(self._lane(place.asking), now)
+        if self._waiting:
+            self._serve(self._lane(place.asking), now)
         return transition
 
     def refused(self, place: Place, refusal: Refusal, now: float) -> Transition | None:
@@ -125,21 +127,20 @@ class Line:
             return None
         if not answered:
             self._keep(place, now)
-        lane = self._waiting.pop(place, None) or self._lane(place.asking)
-        lane.queue.remove(place)
+        if lane := self._waiting.pop(place, None):
+            lane.queue.remove(place)
         transition = self._hurdles.give_back(place, now) if self._hurdles.under_way(place) else None
         self._changed.pop(place, None)
-        self._serve(lane, now)
+        if self._waiting:
+            self._serve(self._lane(place.asking), now)
         return transition
 
     # -- whom to wake, and when ---------------------------------------------------------------------------------------
 
     def due(self, now: float) -> tuple[Place, ...]:
         """Requests whose waiting ended, each once; to be asked after every event and at ``next_look``."""
-        for lane in dict.fromkeys(self._waiting.values()):
-            self._serve(lane, now)
-        changed = tuple(self._changed)
-        self._changed.clear()
+        self._serve_all(now)
+        changed, self._changed = tuple(self._changed), {}
         return changed
 
     def next_look(self, now: float) -> float | None:
@@ -236,7 +237,7 @@ class Line:
         self._hurdles.take(place, now)
         place.move(Move.TURN, now)
         place.head = False
-        del self._waiting[place]
+        self._waiting.pop(place, None)
         lane.queue.remove(place, sent=True)
         self._changed[place] = None
 
@@ -270,13 +271,11 @@ class Line:
     def _lane(self, asking: Asking) -> _Lane:
         breaker = self._hurdles.breaker_of(asking.upstream, asking.account)
         name = breaker.upstream, breaker.account
-        if name not in self._lanes:
-            if len(self._lanes) >= _MOST_LANES:
-                idle = next((name for name, lane in self._lanes.items() if not lane.queue.waiting), None)
-                if idle is not None:
-                    del self._lanes[idle]
-            self._lanes[name] = _Lane()
-        return self._lanes[name]
+        if (lane := self._lanes.get(name)) is None:
+            if len(self._lanes) >= _MOST_LANES and (idle := next((n for n, each in self._lanes.items() if not each.queue.waiting), None)):
+                del self._lanes[idle]
+            lane = self._lanes[name] = _Lane()
+        return lane
 
 
 def _count(place: Place, refusal: Refusal, now: float) -> None:
