@@ -51,6 +51,7 @@ class Breakwater:
         self._demo_address: asyncio.Task[tuple[str, int]] | None = None
         self._backtest: Backtest | None = None
         self._page = page.make_app(self)
+        self._own: set[str] = set()  # ids of the page's flows, until they are over
         self._task: asyncio.Task[None] | None = None
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -93,15 +94,12 @@ class Breakwater:
             logger.error("%s", error)  # noqa: TRY400 - one line for a person
             return False
         if self.controller is None:
-            self.controller = reload.take() or self._start(settings)
+            self.controller = reload.take() or Controller(settings, StateFile(_state_path(settings)), live=ctx.options.server)
         self.controller.log_transitions(self.controller.state.take(settings, clock().now))
         self.controller.waiting.look()
         if self._task and ctx.options.server:
             shared_state.follow(self.controller)
         return True
-
-    def _start(self, settings: Settings) -> Controller:
-        return Controller(settings, StateFile(_state_path(settings)), live=ctx.options.server)
 
     def running(self) -> None:
         """Not async, like ``done``: mitmproxy calls both directly when it reloads this file."""
@@ -212,6 +210,8 @@ class Breakwater:
     # -- flows ------------------------------------------------------------------------------------------------
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
+        if self.controller is not None and flow.live and page_site.site(flow):
+            self._own.add(flow.id)
         self._keep_to_ourselves(flow)
 
     def request(self, flow: http.HTTPFlow) -> None:
@@ -219,6 +219,7 @@ class Breakwater:
             return
         try:
             if own := page_site.site(flow):
+                self._own.add(flow.id)
                 flow.response = page.answer(self._page, flow.request, own)
             else:
                 self.controller.request(flow)
@@ -236,13 +237,7 @@ class Breakwater:
             self.controller.fault("responseheaders", flow, fault)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        self._over(flow)
-
-    def error(self, flow: http.HTTPFlow) -> None:
-        self._over(flow)
-
-    def _over(self, flow: http.HTTPFlow) -> None:
-        self._keep_to_ourselves(flow)
+        self._keep_to_ourselves(flow, over=True)
         if self.controller is None:
             return
         try:
@@ -256,9 +251,12 @@ class Breakwater:
         except Exception as fault:  # noqa: BLE001 - the border: the answer goes on unchanged, counted, logged once
             self.controller.fault("response", flow, fault)
 
-    def _keep_to_ourselves(self, flow: http.HTTPFlow) -> None:
+    error = response
+
+    def _keep_to_ourselves(self, flow: http.HTTPFlow, *, over: bool = False) -> None:
         """End a hook for requests of the page: lists, logs and files, whose addons come later, never hear of them."""
-        if self.controller is not None and flow.live and page_site.site(flow):
+        if flow.id in self._own:
+            self._own -= {flow.id} if over else set()
             raise AddonHalt
 
     def _judge_again(self, flow: http.HTTPFlow) -> None:

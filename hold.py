@@ -66,9 +66,11 @@ def can_hold(flow: http.HTTPFlow) -> bool:
     return _stream_of(flow) is not None
 
 
-def gate(flow: http.HTTPFlow, by: Gate) -> None:
-    """Send a request when ``by`` says so."""
-    _stream_of(flow).gate = by
+def gate(flow: http.HTTPFlow, by: Gate) -> bool:
+    """Send a request when ``by`` says so; False where it cannot wait."""
+    if stream := _stream_of(flow):
+        stream.gate = by
+    return bool(stream)
 
 
 def hold(flow: http.HTTPFlow, by: Hold) -> None:

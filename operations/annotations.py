@@ -21,12 +21,11 @@ PASSED_REFUSAL = ":small_orange_diamond:"
 def describe(flow: http.HTTPFlow, ex: Exchange, before: str = "") -> None:
     """Write comment, mark and metadata; a person's own comment and mark stay. ``before``: words that the comment begins with."""
     flow.metadata.setdefault(METADATA, {}).update(_facts(ex))
-    made = next((each for each in (ex.decision, ex.admission) if each is not None and each.comment), None)
-    if (made or before) and not flow.comment:  # its reason too: mitmweb's field filters by comment, not by metadata
-        words = ". ".join(filter(None, (before, str(made.comment) if made else "")))
-        flow.comment = f"Breakwater {made.reason if made else ''}".strip() + f": {words}"
-    mark = _mark(ex)
-    if mark and not flow.marked:
+    made = ex.decision if ex.decision and ex.decision.comment else ex.admission
+    comment, reason = (str(made.comment), made.reason) if made and made.comment else ("", "")
+    if (comment or before) and not flow.comment:  # its reason too: mitmweb's field filters by comment, not by metadata
+        flow.comment = f"Breakwater {reason}".strip() + ": " + ". ".join(filter(None, (before, comment)))
+    if not flow.marked and (mark := _mark(ex)):
         flow.marked = mark
 
 
@@ -45,12 +44,12 @@ def keep_answer(flow: http.HTTPFlow) -> None:
 
 
 def _facts(ex: Exchange) -> dict[str, Any]:
-    said, finding, surface = ex.decision or ex.admission, ex.finding, ex.call.surface
+    said, surface, finding = ex.decision or ex.admission, ex.call.surface, ex.finding
     facts: dict[str, Any] = {
         "reason": said.reason if said else "",
         "finding": None,
         "upstream": surface.upstream,
-        "wire": surface.wire.value,
+        "wire": str(surface.wire),
         "model": ex.call.model,
         "breaker_before": ex.breaker_before,
         "breaker_after": ex.breaker_after,
@@ -65,7 +64,7 @@ def _facts(ex: Exchange) -> dict[str, Any]:
         facts |= {"queued_seconds": round(ex.place.waited, 3), "queued_for": ex.admission.reason if ex.admission else ""}
     if finding is not None:
         excerpt = finding.excerpt.decode("utf8", "replace")
-        facts |= {"finding": finding.kind.value, "row": finding.row, "code": finding.code, "excerpt": excerpt}
+        facts |= {"finding": str(finding.kind), "row": finding.row, "code": finding.code, "excerpt": excerpt}
     if ex.head is not None:
         facts |= {"upstream_status": ex.head.status, "upstream_type": ex.head.media_type}
     return facts

@@ -45,7 +45,8 @@ class Controller:
         self.token = secrets.token_urlsafe(24)
         self.store = store or StateFile()
         saved = self.store.load(create=live)
-        self.rules = Rules(State.fresh(settings, self.store.key))
+        self.state = State.fresh(settings, self.store.key)
+        self.rules = Rules(self.state)
         state_file.restore(saved, self.state)
         self.counters = Counters()
         self.timeline = Timeline()
@@ -66,31 +67,26 @@ class Controller:
         self.evidence_log = log.EvidenceLog(self.rules, self.fault)
         self.notify = Notifier(lambda: self.state.settings)
 
-    @property
-    def state(self) -> State:
-        return self.rules.state
-
     # -- one exchange -----------------------------------------------------------------------------------------
 
     def request(self, flow: http.HTTPFlow) -> None:
         """Take a request that is complete; other addons may still change where it goes, so its stream asks when that is known."""
-        if self.can_hold and hold.can_hold(flow) and not flow.request.stream:
-            hold.gate(flow, RequestGate(self, flow))
-        elif isinstance(self.turn(flow, waits=False), Forward) and (ex := self.live.get(flow)):
+        gated = self.can_hold and not flow.request.stream and hold.gate(flow, RequestGate(self, flow))
+        if not gated and isinstance(self.turn(flow, waits=False), Forward) and (ex := self.live.get(flow)):
             self.sent(ex)
 
     def turn(self, flow: http.HTTPFlow, *, waits: bool = True) -> Forward | Refuse | None:
         """Refuse a request here, pace it, let it go, or for None let it wait until it is woken; then it is asked again."""
-        ex = self.live.get(flow)
+        ex, (now, wall) = self.live.get(flow), clock()
         if ex is not None:
-            return self._follow(flow, ex, self.rules.turn(ex, *clock()))
-        ex = exchange_of(flow, self.state, clock().now)
+            return self._follow(flow, ex, self.rules.turn(ex, now, wall))
+        ex = exchange_of(flow, self.state, now)
         if ex is None:
             return Forward()
         self.live[flow] = ex
         if not waits:
             ex.patience = Patience(ex.patience.limit, 0.0)
-        admission = self.rules.admit(ex, *clock())
+        admission = self.rules.admit(ex, now, wall)
         if flow.request.stream:  # stream_large_bodies: it is upstream already, and its body is not kept
             ex.replay, ex.admission = False, (admission := Forward())
         return self._follow(flow, ex, admission)
@@ -127,31 +123,33 @@ class Controller:
         """Take the upstream's headers: hold them, watch the stream, or let both go."""
         if flow.response is None:
             return
-        asked = flow in self.live or flow in self._unread
-        if not asked and not self._unasked(flow):
+        ex = self.live.get(flow)
+        asked = ex is not None or flow in self._unread
+        if not asked and (ex := self._unasked(flow)) is None:
             return
         streams = (asked or bool(flow.request.stream)) and flow.is_replay is None  # else another addon has answered here
-        can_hold = self.can_hold and hold.can_hold(flow) and self.state.enforces and streams
+        can_hold = self.can_hold and self.state.enforces and streams and hold.can_hold(flow)
         if callable(flow.response.stream) and not can_hold:
             self.once("streamed", "another addon streams an answer in a way of its own: it is not judged")
             return
         try:
-            self._hold(flow, flow.response, self.live[flow], can_hold=can_hold, streams=streams)
+            assert ex, "no rule could read its request"
+            self._hold(flow, flow.response, ex, can_hold=can_hold, streams=streams)
         except Exception as fault:  # noqa: BLE001 - the border: the answer streams on unchanged
             flow.response.stream = flow.response.status_code != 101
             if flow not in self._unread:
                 self.fault("responseheaders", flow, fault)
 
-    def _unasked(self, flow: http.HTTPFlow) -> bool:
-        """An answer to a request that nobody was asked about: it is still on its way up, or another addon has answered."""
+    def _unasked(self, flow: http.HTTPFlow) -> Exchange | None:
+        """An exchange that nobody was asked about: its request is still on its way up, or another addon has answered."""
         ex = exchange_of(flow, self.state, clock().now)
         if ex is None:
-            return False
+            return None
         ex.replay, ex.admission = False, Forward()
         self.live[flow] = ex
         if flow.request.stream:
             self.sent(ex)
-        return True
+        return ex
 
     def _hold(self, flow: http.HTTPFlow, response: http.Response, ex: Exchange, *, can_hold: bool, streams: bool) -> None:
         if ex.refused_here or ex.committed or ex.settled:
@@ -188,8 +186,7 @@ class Controller:
         flow.response.stream, ex.reader = bool(flow.response.stream), None
 
     def error(self, flow: http.HTTPFlow) -> None:
-        ex = self.live.get(flow)
-        if ex is not None:
+        if ex := self.live.get(flow):
             self._settle(flow, ex)
 
     def _settle(self, flow: http.HTTPFlow, ex: Exchange) -> None:
@@ -222,7 +219,7 @@ class Controller:
             self._show(flow, ex, decision, 200)
             return
         if finding is not None:
-            self.counters.found(upstream, finding.kind.value)
+            self.counters.found(upstream, finding.kind)
             self.unsaved = self.unsaved or finding.kind in TEACHES
         if isinstance(decision, Resend):
             self.counters.resent(upstream)
@@ -259,6 +256,8 @@ class Controller:
         self._log(flow, ex, str(said.comment or ""), said.reason)
 
     def _log(self, flow: http.HTTPFlow, ex: Exchange, comment: str = "", reason: str = "") -> None:
+        if not (ex.news or comment):
+            return
         news, ex.news = ex.news, []
         said = [(log.LEARNT, each) for each in news if isinstance(each, str)] + ([(reason, comment)] if comment else [])
         for why, words in said:

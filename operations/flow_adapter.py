@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from mitmproxy import http
 
@@ -15,18 +16,13 @@ from policies.request import reading
 from policies.state import State
 
 
-def headers_of(asked: http.Request) -> Callable[[str], str]:
-    """Gives the first value of a header, name in lower case, and nothing where it is absent.
+def headers_of(asked: http.Request) -> Mapping[str, str]:
+    """The first value of each header, name in lower case; an empty one for a header that is absent.
 
     mitmproxy's own look-up goes over all fields each time, and a call asks for a dozen.
     """
-    fields = {name.lower(): value for name, value in reversed(asked.headers.fields)}
-
-    def header(name: str) -> str:
-        value = fields.get(name.encode())
-        return "" if value is None else value.decode("utf8", "surrogateescape")
-
-    return header
+    fields = [(name.lower().decode("utf8", "surrogateescape"), value) for name, value in reversed(asked.headers.fields)]
+    return defaultdict(str, {name: value.decode("utf8", "surrogateescape") for name, value in fields})
 
 
 def printable(path: str) -> str:
@@ -39,27 +35,25 @@ def exchange_of(flow: http.HTTPFlow, state: State, now: float) -> Exchange | Non
 
     Its body is looked at where a model is asked, and nowhere else. ``now``: monotonic seconds.
     """
-    asked = flow.request
-    upstream = state.surfaces.at(asked.host, asked.port, flow.client_conn.sni)
+    asked, host, method = flow.request, flow.request.host, flow.request.method
+    upstream = state.surfaces.at(host, asked.port, flow.client_conn.sni)
     if upstream is None:
         return None
-    header = headers_of(asked)
-    surface = state.surfaces.recognise(upstream, asked.method, asked.path, header)
+    headers, (path, _, query) = headers_of(asked), asked.path.partition("?")
+    header = headers.__getitem__
+    surface = state.surfaces.recognise(upstream, method, path, header)
     if surface.role is Role.PERSON:
         return None
     queue = state.settings.queue
-    bears = patience.of({name: header(name) for name in patience.HEADERS}, queue.clients, queue.seconds)
-    path, _, query = asked.path.partition("?")
-    path = printable(path)
-    account = _account(flow, state, header)
+    bears, path, account = patience.of(headers, queue.clients, queue.seconds), printable(path), _account(flow, state, header)
     if surface.role is not Role.GENERATION:
-        return Exchange(state, flow.id, Call(surface, asked.method, path, account), now, asked.host, patience=bears)
+        return Exchange(state, flow.id, Call(surface, method, path, account), now, host, patience=bears)
     raw = asked.raw_content or b""
     encoding = header("content-encoding")
     body = (encodings.decode(raw, encoding) or b"") if encoding else raw
     call = reading.read(
         surface,
-        asked.method,
+        method,
         path,
         header,
         query,
@@ -69,7 +63,7 @@ def exchange_of(flow: http.HTTPFlow, state: State, now: float) -> Exchange | Non
         hashed=state.hashed,
         traits=state.settings.side_requests.traits,
     )
-    return Exchange(state, flow.id, call, now, asked.host, patience=bears, agent=header("user-agent"))
+    return Exchange(state, flow.id, call, now, host, patience=bears, agent=header("user-agent"))
 
 
 def _account(flow: http.HTTPFlow, state: State, header: Callable[[str], str]) -> str:

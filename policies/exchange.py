@@ -61,10 +61,11 @@ class Exchange(msgspec.Struct):
     settled: bool = False
     news: list[Transition | str] = []
     """What this exchange moved, not yet logged."""
+    generation: bool = False
+    """True of a call that asks a model."""
 
-    @property
-    def generation(self) -> bool:
-        return self.call.surface.role is Role.GENERATION
+    def __post_init__(self) -> None:
+        self.generation = self.call.surface.role is Role.GENERATION
 
     @property
     def request_id(self) -> str:
@@ -96,9 +97,9 @@ class Exchange(msgspec.Struct):
 
     def heard(self, now: float) -> None:
         """Hear a byte of the upstream: the lease of a probe goes on."""
-        if self.probes:
-            assert self.place
-            self.state.line.heard(self.place, now)
+        place = self.place
+        if place is not None and place.permit is not None and place.permit.probe:
+            self.state.line.heard(place, now)
 
     def answer_began(self, now: float) -> None:
         self.answered = True

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 SPARE_SECONDS = 20.0
 """A waiting request is told this long before its client would give up: enough to send, to hold and to answer."""
 HEADERS_SPARE_SECONDS = 5.0
@@ -17,9 +19,6 @@ NODE_SECONDS = 300.0
 """Node's own fetch ends at 301 s, whatever the SDK on it says (measured with Claude Code 2.1.112)."""
 MOST_SECONDS = 86400.0
 """A header that says more than a day is none."""
-
-HEADERS = ("x-stainless-read-timeout", "x-stainless-timeout", "user-agent")
-"""What is read of a request."""
 
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?", re.ASCII)
 
@@ -41,8 +40,7 @@ ROWS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True):
     """What one client bears, in seconds after its request came."""
 
     limit: float
@@ -68,8 +66,11 @@ def of(headers: Mapping[str, str], clients: Mapping[str, float], seconds: float)
 
 def _stated(headers: Mapping[str, str]) -> float | None:
     """Seconds that the SDK in the client says: Python's by its read timeout, Node's by its timeout."""
-    read, whole = (_seconds(headers.get(name, "")) for name in HEADERS[:2])
-    return read or (min(whole, NODE_SECONDS) if whole else None)
+    if (said := headers.get("x-stainless-read-timeout")) and (read := _seconds(said)) is not None:
+        return read
+    if (said := headers.get("x-stainless-timeout")) and (whole := _seconds(said)) is not None:
+        return min(whole, NODE_SECONDS)
+    return None
 
 
 def _seconds(text: str) -> float | None:
@@ -78,8 +79,11 @@ def _seconds(text: str) -> float | None:
 
 
 def _known(agent: str, clients: Mapping[str, float]) -> float:
-    for beginning in sorted(clients, key=len, reverse=True):
+    for beginning in sorted(clients, key=len, reverse=True) if clients else ():
         value = clients[beginning]
         if agent.startswith(beginning) and math.isfinite(value) and value >= 0:
             return value
-    return next((row.seconds for row in ROWS if agent.startswith(row.agent)), UNKNOWN_SECONDS)
+    for row in ROWS:
+        if agent.startswith(row.agent):
+            return row.seconds
+    return UNKNOWN_SECONDS

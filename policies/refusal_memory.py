@@ -71,6 +71,8 @@ class RefusalMemory:
 
     def standing(self, call: Call, now: float) -> Remembered | None:
         """The refusal that stands against a request: its account's, or its own."""
+        if not (self._requests or self._accounts):
+            return None
         blocked = self.blocked(call.account, call.surface.upstream, now)
         if blocked is not None or not self.any_for(call.account):
             return blocked

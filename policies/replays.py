@@ -83,16 +83,13 @@ class Recent:
     def happened(self, key: Hashable, now: float) -> None:
         self._times[key] = now
         self._times.move_to_end(key)
-        while self._times and (len(self._times) > self._limit or self._old(next(iter(self._times.values())), now)):
+        while self._times and (len(self._times) > self._limit or now - next(iter(self._times.values())) > self._ttl):
             self._times.popitem(last=False)
 
     def since(self, key: Hashable, now: float) -> float | None:
         """Seconds since it happened, None where that is unknown, too long ago, or (in a recording) still to come."""
         time = self._times.get(key)
-        return None if time is None or time > now or self._old(time, now) else now - time
-
-    def _old(self, time: float, now: float) -> bool:
-        return now - time > self._ttl
+        return None if time is None or not 0 <= now - time <= self._ttl else now - time
 
 
 class Sessions:

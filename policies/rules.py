@@ -52,12 +52,13 @@ class Rules:
 
     def admit(self, ex: Exchange, now: float, wall: float) -> Admission:
         """Whether a request goes upstream, waits for its turn, or is refused here. In ``mode: observe`` all of them go."""
-        refusal = self._refusal(ex, now, wall)
+        remembered = self.state.refusals.standing(ex.call, now) if ex.generation else None
+        refusal = self._refusal(ex, remembered, now, wall)
         if refusal is not None:
             return self._admitted(ex, refusal)
         if ex.generation:
             ex.breaker_before = self.state.breaker(ex.call).current(now)
-            ex.place = self.state.line.arrive(self._asking(ex, now), now)
+            ex.place = self.state.line.arrive(self._asking(ex, remembered, now), now)
         return self.turn(ex, now, wall)
 
     def turn(self, ex: Exchange, now: float, wall: float) -> Admission:
@@ -94,9 +95,9 @@ class Rules:
             )
         return told_here(ex, told.why, told.left)
 
-    def _asking(self, ex: Exchange, now: float) -> Asking:
+    def _asking(self, ex: Exchange, remembered: Remembered | None, now: float) -> Asking:
         state, call = self.state, ex.call
-        found = state.refusals.standing(call, now) if state.settings.retry_after.enforce else None
+        waits = remembered is not None and remembered.kind == "wait" and state.settings.retry_after.enforce
         return Asking(
             call.surface.upstream,
             call.account,
@@ -105,17 +106,17 @@ class Rules:
             call.session,
             side=ex.side,
             patience=ex.patience.waits if state.enforces else 0.0,
-            not_before=now + found.left if found is not None and found.kind == "wait" else 0.0,
+            not_before=now + remembered.left if waits and remembered else 0.0,
             holdable=call.one_time_token is None,
         )
 
-    def _refusal(self, ex: Exchange, now: float, wall: float) -> Refuse | None:
+    def _refusal(self, ex: Exchange, remembered: Remembered | None, now: float, wall: float) -> Refuse | None:
         """Why it is refused, whatever its turn."""
         if not ex.generation:
             return self._refusal_aside(ex, now)
         if not ex.placed:
             self._place(ex, now)
-        return self._oversize(ex, wall) or self._remembered(ex, now)
+        return self._oversize(ex, wall) or (self._hopeless(ex, remembered) if remembered else None)
 
     def _refusal_aside(self, ex: Exchange, now: float) -> Refuse | None:
         """Of a blocked account nothing is sent at all; a preparation step waits for the breaker, without taking its probe."""
@@ -148,13 +149,10 @@ class Rules:
             return None
         return too_large(ex, over)
 
-    def _remembered(self, ex: Exchange, now: float) -> Refuse | None:
-        found, settings = self.state.refusals.standing(ex.call, now), self.state.settings
-        if found is None or found.kind == "wait":
-            return None
+    def _hopeless(self, ex: Exchange, found: Remembered) -> Refuse | None:
         if found.kind == "blocked":
             return told_here(ex, Reason.ACCOUNT_BLOCKED, found.left)
-        if found.kind == "overflow" and not (ex.side and settings.side_requests.enabled):
+        if found.kind == "wait" or (found.kind == "overflow" and not (ex.side and self.state.settings.side_requests.enabled)):
             return None
         return hopeless(ex, found)
 
@@ -170,7 +168,7 @@ class Rules:
             ex.resends.pop()  # the client left before the next send went out: the refusal before it is what came of it
             ex.account_for(ex.finding, now, wall, over=True)
         ex.turn_over(now)
-        ex.breaker_after = state.breaker(call).current(now).value
+        ex.breaker_after = str(state.breaker(call).current(now))
         if ex.answered and not ex.side and not ex.ended:
             state.sessions.finished(call.session, now, call.account)
         if ex.answered and reader is not None and reader.usage_input:

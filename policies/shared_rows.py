@@ -230,6 +230,8 @@ class SharedWindows(Windows):
     tell: Tell | None = None
 
     def succeeded(self, *given: Any, **named: Any) -> bool:
+        if not self._learnt:
+            return False
         before = {**self._learnt}
         taken = super().succeeded(*given, **named)
         self._say_gone(before)

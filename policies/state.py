@@ -36,6 +36,8 @@ class State:
     """Settings of the replays, by upstream."""
     concurrency_of: dict[str, Concurrency] = field(default_factory=dict)
     """Calls at a time, by upstream."""
+    enforces: bool = field(init=False)
+    """False in ``mode: observe``."""
     line: Line = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,6 +45,7 @@ class State:
         self.line = Line(self.settings.queue, self.breakers.of, lambda upstream: self.concurrency_of.get(upstream, "learn"))
 
     def _by_upstream(self) -> None:
+        self.enforces = self.settings.mode == "enforce"
         self.replay_of = {one.name: one.replay or self.settings.replay for one in self.settings.upstreams}
         self.concurrency_of = {one.name: self.settings.concurrency_of(one) for one in self.settings.upstreams}
 
@@ -57,10 +60,6 @@ class State:
             key=key,
             evidence=Evidence(key=key),
         )
-
-    @property
-    def enforces(self) -> bool:
-        return self.settings.mode == "enforce"
 
     def breaker(self, call: Call) -> Breaker:
         return self.breakers.of(call.surface.upstream, call.account)
