@@ -26,6 +26,7 @@ from mitmproxy.proxy import commands, context, events, layer
 from mitmproxy.proxy.layers import http as proto
 
 from hold import STREAM, Gate, Hold
+from operations.together import together
 from policies.decisions import Commit, Decision, Forward, Refuse, Replace, Resend
 
 _codes: Any = getattr(proto, "ErrorCode", None)  # of mitmproxy 12; mitmproxy 11 has status codes
@@ -54,11 +55,10 @@ class HeldHttpLayer(proto.HttpLayer):
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
-        if isinstance(event, Woken):  # down the path of layers to its stream, through the stream of a CONNECT too
-            path = event.stream.context.layers
-            yield from self.event_to_child(path[path.index(self) + 1], event)
-        else:
-            yield from super()._handle_event(event)
+        if type(event) is not Woken:
+            return together(super()._handle_event(event), commands.SendData)
+        path = event.stream.context.layers  # down the path of layers to its stream, through the stream of a CONNECT too
+        return self.event_to_child(path[path.index(self) + 1], event)
 
 
 class HeldStream(proto.HttpStream):
@@ -78,20 +78,21 @@ class HeldStream(proto.HttpStream):
         self._stores = getattr(of.options, "store_streamed_bodies", False)  # of mitmproxy 12
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
+        streams = type(event) is proto.ResponseData and self.hold and self.server_state == self.state_stream_response_body
+        if streams and event.data and event.stream_id == self._attempt:
+            return self.state_stream_response_body(event)  # the usual chunk, by the shortest way
+        return self._handle(event)
+
+    def _handle(self, event: Any) -> layer.CommandGenerator[None]:
         if isinstance(event, RESPONSE_EVENTS):
-            if event.stream_id != self._attempt:
-                return  # late words of an upstream response that was given up
+            if event.stream_id != self._attempt or (type(event) is proto.ResponseData and not event.data):
+                return  # late words of a response that was given up; an empty frame of HTTP/2, which would read as the end
             event.stream_id = self.stream_id
-        if isinstance(event, proto.ResponseData):
-            if event.data:  # an empty frame of HTTP/2 says nothing, and would read as the end
-                yield from self.server_state(event)
-        elif isinstance(event, events.Wakeup):
-            if event.command is self._timer:
-                yield from self._looked()
-        elif isinstance(event, Woken):
-            yield from self._woken()
-        else:
             yield from super()._handle_event(event)
+        elif isinstance(event, events.Wakeup):
+            yield from (self._looked() if event.command is self._timer else ())
+        else:
+            yield from (self._woken() if isinstance(event, Woken) else super()._handle_event(event))
         if self.client_state == self.state_errored:  # mitmproxy keeps a stream that was killed or refused
             yield from self._drop(self._attempt)
             yield proto.DropStream(self.stream_id)
@@ -142,8 +143,7 @@ class HeldStream(proto.HttpStream):
         parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or trailers))]
         parts += [proto.RequestData(attempt, content)] if content else []
         parts += [proto.RequestTrailers(attempt, trailers)] if trailers else []
-        for part in (*parts, proto.RequestEndOfMessage(attempt)):
-            yield proto.SendHttp(part, self.context.server)
+        yield from (proto.SendHttp(part, self.context.server) for part in (*parts, proto.RequestEndOfMessage(attempt)))
 
     def _more_is_here(self) -> bool:
         return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
@@ -197,10 +197,8 @@ class HeldStream(proto.HttpStream):
         (kept, self._kept), response = (self._kept, []), cast("http.Response", self.flow.response)
         if whole and response.stream is self.hold:  # it goes at once, and the flow keeps it, as where nothing is streamed
             content = response.data.content = b"".join(kept)
-            ended = not (content or response.trailers)
-            yield proto.SendHttp(proto.ResponseHeaders(self.stream_id, response, ended), self.context.client)
-            if content:
-                yield proto.SendHttp(proto.ResponseData(self.stream_id, content), self.context.client)
+            head = proto.ResponseHeaders(self.stream_id, response, not (content or response.trailers))
+            yield from (proto.SendHttp(head, self.context.client), *self._passed_on([content] if content else []))
             yield from self.send_response(already_streamed=True)
             return
         yield from super().start_response_stream()
@@ -213,7 +211,7 @@ class HeldStream(proto.HttpStream):
         if hold is None or isinstance(event, proto.ResponseTrailers):
             yield from super().state_stream_response_body(event)
             return
-        yield from self._pass_on(hold(b"" if whole else event.data))  # type: ignore[attr-defined]
+        yield from self._passed_on(hold(b"" if whole else event.data))  # type: ignore[attr-defined]
         if hold.severed:
             yield from self._abandon(ended=whole)
             error = proto.ResponseProtocolError(self.stream_id, "Breakwater cut the stream at a refusal.", BROKEN)
@@ -224,19 +222,20 @@ class HeldStream(proto.HttpStream):
             yield from self._abandon(ended=False)
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
-    def _pass_on(self, chunks: list[bytes]) -> layer.CommandGenerator[None]:
+    def _passed_on(self, chunks: list[bytes]) -> list[proto.SendHttp]:
         stream: Any = self.flow.response and self.flow.response.stream
-        if callable(stream) and stream is not self.hold:  # another addon's
+        if stream is not self.hold and callable(stream):  # another addon's
             chunks = [piece for some in map(stream, chunks) for piece in ([some] if isinstance(some, bytes) else some)]
-        for chunk in chunks:
-            if self._stores:
-                self.response_body_buf += chunk
-            yield proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client)
+        if self._stores:
+            self.response_body_buf += b"".join(chunks)
+        return [proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client) for chunk in chunks]
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
         killed: bool = yield from super().check_killed(emit_error_hook)
         if killed and self._reached:  # mitmproxy lets an upstream run on whose answer nobody waits for
             yield from self._abandon(ended=False)
+        if killed:
+            yield proto.DropStream(self.stream_id)
         return killed
 
     def _abandon(self, *, ended: bool) -> layer.CommandGenerator[None]:
@@ -275,7 +274,7 @@ class HeldStream(proto.HttpStream):
         if isinstance(decision, Commit):
             yield from self._commit(whole=False)
         if self.server_state == self.state_stream_response_body and hold:
-            yield from self._pass_on(hold(b""))  # what was kept back of an unfinished frame
+            yield from self._passed_on(hold(b""))  # what was kept back of an unfinished frame
         if decision is None or self._attempt is not None:
             yield from super().handle_protocol_error(event)
         yield from self._drop(attempt)
