@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from mitmproxy import exceptions, hooks, options
+from mitmproxy import http as messages
 from mitmproxy.addons import default_addons
 from mitmproxy.addons.dumper import Dumper
 from mitmproxy.proxy.layers import http
 from mitmproxy.test import tflow
 from mitmproxy.tools.dump import DumpMaster
 
-from breakwater.lean import ALWAYS, SLEEPERS, Lean
+from breakwater.lean import ALWAYS, SLEEPERS, Lean, trust_messages
 from tests.rows import over
 
 Use = Callable[[Any], Awaitable[None]]
@@ -169,3 +171,13 @@ def test_only_addons_that_do_nothing_of_themselves_may_sleep() -> None:
             assert not any(getattr(made.options, option) for option in wakes)
 
     on(Lean, use)
+
+
+def test_a_message_is_made_without_a_check_of_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    data: Any = messages.MessageData
+    monkeypatch.setattr(data, "__post_init__", data.__post_init__)  # put back afterwards
+    fields: Any = (b"HTTP/1.1", messages.Headers(), "a text where bytes belong", None, 0.0, None)
+    with pytest.raises(TypeError):
+        data(*fields)
+    trust_messages()
+    assert data(*fields).http_version == b"HTTP/1.1"
