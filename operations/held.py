@@ -157,7 +157,7 @@ class HeldResponse:
             self.controller.decided(self.flow, self.judge.ex, decision)
         if isinstance(decision, Replace):
             respond(self.flow, decision.answer)
-        elif isinstance(decision, Commit) and decision.headers:
+        elif isinstance(decision, Commit):
             amend(self.flow, decision)
         return decision
 

@@ -18,7 +18,7 @@ Places = Callable[..., Place]
 ASKING = [
     "policies.request.surfaces:Surfaces.recognise",
     "policies.rules:Rules.admit",
-    "policies.rules:Rules._remembered",
+    "policies.rules:Rules._refusal",
     "policies.breaker:Breaker.admit",
     "policies.request.reading:read",
     "policies.windows:is_side",
