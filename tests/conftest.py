@@ -6,8 +6,16 @@ no example has a deadline, since a machine may be loaded.
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import settings
 
 settings.register_profile("ci", deadline=None, max_examples=25, derandomize=True)
 settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.load_profile("ci")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no look for garbage goes over it again."""
+    gc.collect()
+    gc.freeze()

@@ -10,7 +10,20 @@ from types import ModuleType
 import pytest
 
 from tests.rows import over
-from tests.tree import ROOT, Tree, calls, circles, functions, imports, named, product, text_for_enum, type_only
+from tests.tree import (
+    ROOT,
+    Tree,
+    calls,
+    circles,
+    functions,
+    imports,
+    named,
+    nodes,
+    parsed,
+    product,
+    text_for_enum,
+    type_only,
+)
 
 PRODUCT = product()
 INSIDE = ("held_stream", "self_test")
@@ -67,7 +80,7 @@ def knows_the_inside(tree: Tree, spaces: dict[str, ModuleType]) -> set[str]:
         found |= {f"{name} imports {of}" for of, one in named(module) if f"{of}.{one}.".startswith("mitmproxy.proxy.")}
         space = vars(spaces[name])
         found |= {f"{name} holds {one}" for one, value in space.items() if inside(value)}
-        for node in ast.walk(module):
+        for node in nodes(module):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 owner = space.get(node.value.id)
                 if isinstance(owner, ModuleType) and inside(getattr(owner, node.attr, None)):
@@ -131,7 +144,7 @@ LONGER = {"policies.breaker": 350}
 
 def too_long(name: str, text: str) -> set[str]:
     found = {f"{name}: {text.count(chr(10))} lines"} if text.count("\n") > LONGER.get(name, LINES) else set()
-    for node in functions(ast.parse(text)):
+    for node in functions(parsed(text)):
         if (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES:
             found.add(f"{name}.{node.name}: {(node.end_lineno or 0) - node.lineno + 1} lines")
     return found
@@ -169,7 +182,7 @@ NO_NOUNS = frozenset({"this", "it", "these", "those", "that", "see", "todo", "re
 
 def docstrings(module: ast.Module) -> Iterator[tuple[str, str]]:
     """Docstrings of a module, its public names and their attributes."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text and not getattr(node, "name", "").startswith("_"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -14,16 +15,27 @@ Tree = Mapping[str, ast.Module]
 
 def product() -> dict[str, ast.Module]:
     files = [*(ROOT / f"{name}.py" for name in TOP), *(file for room in ROOMS for file in (ROOT / room).rglob("*.py"))]
-    return {dotted(file): ast.parse(file.read_bytes()) for file in sorted(files)}
+    return {dotted(file): parsed(file.read_text("utf8")) for file in sorted(files)}
 
 
 def dotted(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def nodes(module: ast.AST) -> tuple[ast.AST, ...]:
+    """All of a module, which many walls look at."""
+    return tuple(ast.walk(module))
+
+
 def named(module: ast.AST) -> Iterator[tuple[str, str]]:
     """What a module imports: a module's name, and the name taken from it or nothing."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((name.name, "") for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -53,7 +65,7 @@ def circles(tree: Tree) -> set[str]:
 
 def calls(module: ast.AST) -> Iterator[tuple[str, str]]:
     """What is called: its last word, and all of it as it is written."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             word = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
             yield word, ast.unparse(node.func)
@@ -61,7 +73,7 @@ def calls(module: ast.AST) -> Iterator[tuple[str, str]]:
 
 def enums(tree: Tree) -> dict[str, set[str]]:
     """Values of each enum, by its name."""
-    classes = [node for module in tree.values() for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
+    classes = [node for module in tree.values() for node in nodes(module) if isinstance(node, ast.ClassDef)]
     return {
         node.name: {
             str(part.value.value)
@@ -77,7 +89,7 @@ def hints_of(tree: Tree) -> dict[str, set[str]]:
     """The types that stand beside each attribute, argument and property anywhere in the tree."""
     found: dict[str, set[str]] = {}
     for module in tree.values():
-        for node in ast.walk(module):
+        for node in nodes(module):
             hints: list[tuple[str, ast.expr | None]] = []
             if isinstance(node, ast.AnnAssign):
                 hints = [(ast.unparse(node.target).rpartition(".")[2], node.annotation)]
@@ -92,12 +104,12 @@ def text_for_enum(tree: Tree) -> Iterator[str]:
     """Comparisons of a value that is always an enum with a text that is one of its values."""
     values, hints = enums(tree), hints_of(tree)
     for name, module in tree.items():
-        for node in ast.walk(module):
+        for node in nodes(module):
             if not isinstance(node, ast.Compare):
                 continue
             sides = [node.left, *node.comparators]
             texts = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
-            for side in sides:
+            for side in sides if texts else ():
                 word = ast.unparse(side).rpartition(".")[2].removesuffix("()")
                 kinds = hints.get(word, set())
                 if kinds and all(kind in values for kind in kinds) and any(texts & values[kind] for kind in kinds):
@@ -105,4 +117,4 @@ def text_for_enum(tree: Tree) -> Iterator[str]:
 
 
 def functions(module: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    yield from (node for node in ast.walk(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    yield from (node for node in nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))

@@ -12,6 +12,12 @@ from breakwater import run
 from breakwater.cli import CommandError
 
 SECONDS = 10
+LOOK = 0.03
+
+
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "LEASE_LOOK_SECONDS", LOOK)
 
 
 def test_the_end_comes_when_the_last_of_several_holders_is_gone(tmp_path: Path) -> None:
@@ -19,8 +25,8 @@ def test_the_end_comes_when_the_last_of_several_holders_is_gone(tmp_path: Path) 
     with run.locked(path, shared=True):
         with run.locked(path, shared=True):
             run.end_when_unused(str(path), ended.set)
-            assert not ended.wait(3 * run.LEASE_LOOK_SECONDS)
-        assert not ended.wait(3 * run.LEASE_LOOK_SECONDS)
+            assert not ended.wait(3 * LOOK)
+        assert not ended.wait(3 * LOOK)
     assert ended.wait(SECONDS)
 
 
@@ -35,7 +41,7 @@ def test_a_new_holder_waits_until_the_old_breakwater_is_gone(tmp_path: Path) -> 
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert not held.wait(0.2)
+    assert not held.wait(3 * LOOK)
     fcntl.flock(run._kept[-1], fcntl.LOCK_UN)  # as the kernel does when a process ends
     assert held.wait(SECONDS)
     thread.join()

@@ -53,13 +53,17 @@ class Meter:
             own = _is_own(getattr(function, "__module__", None))
             return function(*args, **named) if own else self._outside(function, None, args, named)
         owner: Any = function.__self__
-        if type(owner) in _HOLDERS and function.__name__ not in _TAKING:  # the commonest: they cost nothing
-            try:
-                return function(*args, **named)
-            except BaseException:
-                self.total += _given(args) + len(owner)
-                raise
-        return self._outside(function, owner, args, named)
+        kind, name = type(owner), function.__name__
+        if not ((kind in _TEXTS and name in _FINDS) or (kind in _HOLDERS and name not in _TAKING)):
+            return self._outside(function, owner, args, named)
+        try:  # the commonest
+            result = function(*args, **named)
+        except BaseException:
+            self.total += _given(args) + len(owner)
+            raise
+        if kind in _TEXTS:
+            self.total += _of_find(owner, name, args, result)
+        return result
 
     def _outside(self, function: Any, owner: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         given = _given(args)
@@ -85,16 +89,14 @@ class Meter:
             return self._of_pattern(re.compile(args[0], *args[2:]), name, args[1:2], result)
         if name == "raw_decode" and isinstance(result, tuple):
             return int(result[1]) - (args[1] if len(args) > 1 else 0)
-        made = _size(result)
-        if made and any(result is arg for arg in args):
-            made = 0
         left = _size(getattr(owner, "unused_data", b"")) if owner is not None else 0
-        return given + made + left + (len(owner) if isinstance(owner, _TEXTS) else 0)
+        return given + _made(args, result) + left + (len(owner) if isinstance(owner, _TEXTS) else 0)
 
     def _of_pattern(self, pattern: re.Pattern[Any], name: str, args: tuple[Any, ...], result: Any) -> int:
-        text = next((arg for arg in args if isinstance(arg, (*_TEXTS, memoryview)) or hasattr(arg, "__buffer__")), "")
+        text: Any = args[0] if args and type(args[0]) in _TEXTS else next(filter(_is_text, args), "")
         length = _size(text) or (len(text) if text else 0)
-        self.patterns[pattern, name] = max(self.patterns.get((pattern, name), 0), length)
+        if length >= self.patterns.get((pattern, name), 0):
+            self.patterns[pattern, name] = length
         start = args[1] if len(args) > 1 and isinstance(args[1], int) and name in ("match", "search", "finditer") else 0
         if isinstance(result, re.Match):
             return int(result.end() - start)
@@ -143,16 +145,38 @@ def _of_find(owner: Any, name: str, args: tuple[Any, ...], result: Any) -> int:
     return 0 if result is owner else _size(result)
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (*_TEXTS, memoryview)) or hasattr(value, "__buffer__")
+
+
+class _Kinds(dict[type, bool]):
+    """Whether values of a type are sized; asked of each type once."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, _SIZED)
+        return self[kind]
+
+
+_IS_SIZED = _Kinds()
+
+
 def _given(args: tuple[Any, ...]) -> int:
     given = 0
     for arg in args:
-        if isinstance(arg, _SIZED):
+        if _IS_SIZED[type(arg)]:
             given += len(arg)
     return given
 
 
+def _made(args: tuple[Any, ...], result: Any) -> int:
+    for arg in args:
+        if result is arg:
+            return 0
+    return _size(result)
+
+
 def _size(value: Any) -> int:
-    return len(value) if value and isinstance(value, _SIZED) else 0
+    return len(value) if _IS_SIZED[type(value)] else 0
 
 
 class _Rewriting(ast.NodeTransformer):

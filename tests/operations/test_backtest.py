@@ -106,8 +106,13 @@ def planted(cause: str, exchanges: int, refusal: tuple[int, bytes], seed: int = 
     return recording.flows
 
 
-@over("refusal", sorted(REFUSALS))
-@pytest.mark.parametrize(("cause", "letters"), [("gap", "A"), ("connection", "D"), ("token", "E"), ("nothing", "")])
+@over(
+    ("cause", "letters", "refusal"),
+    [
+        ("gap", "A", "3007"), ("connection", "D", "1302"), ("token", "E", "busy"),
+        ("nothing", "", "3007"), ("nothing", "", "1302"), ("nothing", "", "busy"),
+    ],
+)  # fmt: skip
 def test_a_planted_cause_is_named_and_no_other(cause: str, letters: str, refusal: str) -> None:
     _, found = judged(planted(cause, 120, REFUSALS[refusal]))
     assert "".join(found.causes) == letters

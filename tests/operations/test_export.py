@@ -143,7 +143,7 @@ def traces(canary: str) -> set[str]:
 @example("Zqalice Zqsmith")
 @example("Basic enFhbGljZTp6cXNlY3JldA==")
 def test_nothing_that_tells_of_a_person_can_be_in_it(canary: str) -> None:
-    quoted = urllib.parse.quote(canary, safe="/@:+")
+    quoted, commands = urllib.parse.quote(canary, safe="/@:+"), Commands(Owner())
     for body in bodies(canary):
         flow = tflow.tflow()
         said = {"type": "text/html", "prompt": canary, "model": canary, "messages": [{"role": "user", "content": canary}]}
@@ -155,7 +155,7 @@ def test_nothing_that_tells_of_a_person_can_be_in_it(canary: str) -> None:
         ]
         flow.response = http.Response.make(418, body)
         flow.response.headers = http.Headers([*fields, (b"x-" + re.sub(rb"\W", b"-", canary.encode()) + b"9", b"1")])
-        text = Commands(Owner()).export([flow])
+        text = commands.export([flow])
         line = json.dumps(json.loads(text), ensure_ascii=False)
         assert not [trace for trace in traces(canary) if trace.lower() in line.lower()], line
 

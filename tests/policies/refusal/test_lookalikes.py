@@ -84,24 +84,23 @@ def test_a_document_that_a_path_beside_serves_is_no_challenge(family: Family) ->
 
 
 def test_a_message_that_quotes_json_of_its_caller_is_read_by_its_own_code() -> None:
-    for family, code in ROWS:
-        for form in (GENERAL["error.code"], GENERAL["top level message"]):
-            quoted = form(code, "quoted").decode()
-            for before in (
-                "Invalid tool arguments: ",
-                "messages[3].content is ",
-                "Error parsing tool arguments: ",
-                "could not read ",
-                "Expecting value: line 1 column 402: ",
-                "Invalid request body: ",
-                "The upstream tool said: ",
-                "field b'",
-            ):
-                body = json.dumps({"error": {"code": "9999", "message": before + quoted}}).encode()
-                assert Recogniser().document(surface(family), Head(400), body, whole=True).kind is Kind.CALLER_ERROR, (
-                    code,
-                    before,
-                )
+    """The two forms of what is quoted take turns."""
+    forms = (GENERAL["error.code"], GENERAL["top level message"])
+    befores = (
+        "Invalid tool arguments: ",
+        "messages[3].content is ",
+        "Error parsing tool arguments: ",
+        "could not read ",
+        "Expecting value: line 1 column 402: ",
+        "Invalid request body: ",
+        "The upstream tool said: ",
+        "field b'",
+    )
+    for (row, (family, code)), (number, before) in itertools.product(enumerate(ROWS), enumerate(befores)):
+        quoted = forms[(row + number) % 2](code, "quoted").decode()
+        body = json.dumps({"error": {"code": "9999", "message": before + quoted}}).encode()
+        finding = Recogniser().document(surface(family), Head(400), body, whole=True)
+        assert finding.kind is Kind.CALLER_ERROR, (code, before)
 
 
 def test_a_code_beside_an_answer_is_not_an_error() -> None:

