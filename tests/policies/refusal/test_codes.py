@@ -118,7 +118,7 @@ def found(family: Family, status: int, body: bytes) -> Finding:
 
 @over(("family", "code", "row"), ROWS, ids=[f"{family}-{code}" for family, code, _ in ROWS])
 def test_a_code_has_its_tables_class_in_every_envelope_and_status(family: Family, code: str, row: Row) -> None:
-    """Every form; statuses and spellings take turns: each code and each form comes in each of them."""
+    """Every form; statuses and spellings take turns: each code comes in each form once, with one status and one spelling."""
     spellings = (code, code.lower(), code.upper())
     statuses = (200, 400, 403, 200, 429, 500, 200)
     for number, (name, form) in enumerate(FORMS[family].items(), zlib.crc32(code.encode())):
