@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
+from collections.abc import Iterator
 from dataclasses import make_dataclass
 from typing import Any, cast
 
@@ -34,7 +35,6 @@ CANCEL, BROKEN = cast("Any", (_codes.CANCEL, _codes.GENERIC_SERVER_ERROR) if _co
 _PARTS = ("Headers", "Data", "Trailers", "EndOfMessage", "ProtocolError")
 RESPONSE_EVENTS: tuple[type[Any], ...] = tuple(getattr(proto, f"Response{part}") for part in _PARTS)
 FRESH_IDS = itertools.count(2**32, 2)  # of re-sends: even, and above anything a client can use
-Woken: Any = make_dataclass("Woken", ["stream"], bases=(events.Event,))  # lets a request that waits ask its gate
 LOOK_SECONDS = 1.0  # of a timer at most: while it runs, its stream lives on with all the bytes in it
 
 
@@ -55,16 +55,16 @@ class HeldHttpLayer(proto.HttpLayer):
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
-        if type(event) is not Woken:
+        if type(event) is not HeldStream.woken:
             return together(super()._handle_event(event), commands.SendData)
         path = event.stream.context.layers  # down the path of layers to its stream, through the stream of a CONNECT too
         return self.event_to_child(path[path.index(self) + 1], event)
 
 
 class HeldStream(proto.HttpStream):
-    """One exchange whose request and whose response headers can wait. ``woken``: what wakes it."""
+    """One exchange whose request and whose response headers can wait. ``woken``: the event that lets it ask its gate."""
 
-    woken = Woken
+    woken: Any = make_dataclass("Woken", ["stream"], bases=(events.Event,))
 
     def __init__(self, of: context.Context, stream_id: int) -> None:
         super().__init__(of, stream_id)
@@ -78,12 +78,6 @@ class HeldStream(proto.HttpStream):
         self._stores = getattr(of.options, "store_streamed_bodies", False)  # of mitmproxy 12
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
-        streams = type(event) is proto.ResponseData and self.hold and self.server_state == self.state_stream_response_body
-        if streams and event.data and event.stream_id == self._attempt:
-            return self.state_stream_response_body(event)  # the usual chunk, by the shortest way
-        return self._handle(event)
-
-    def _handle(self, event: Any) -> layer.CommandGenerator[None]:
         if isinstance(event, RESPONSE_EVENTS):
             if event.stream_id != self._attempt or (type(event) is proto.ResponseData and not event.data):
                 return  # late words of a response that was given up; an empty frame of HTTP/2, which would read as the end
@@ -92,7 +86,7 @@ class HeldStream(proto.HttpStream):
         elif isinstance(event, events.Wakeup):
             yield from (self._looked() if event.command is self._timer else ())
         else:
-            yield from (self._woken() if isinstance(event, Woken) else super()._handle_event(event))
+            yield from (self._woken() if isinstance(event, self.woken) else super()._handle_event(event))
         if self.client_state == self.state_errored:  # mitmproxy keeps a stream that was killed or refused
             yield from self._drop(self._attempt)
             yield proto.DropStream(self.stream_id)
@@ -142,8 +136,8 @@ class HeldStream(proto.HttpStream):
         request, content, trailers = self.flow.request, self.flow.request.raw_content, self.flow.request.trailers
         parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or trailers))]
         parts += [proto.RequestData(attempt, content)] if content else []
-        parts += [proto.RequestTrailers(attempt, trailers)] if trailers else []
-        yield from (proto.SendHttp(part, self.context.server) for part in (*parts, proto.RequestEndOfMessage(attempt)))
+        parts += [*([proto.RequestTrailers(attempt, trailers)] if trailers else []), proto.RequestEndOfMessage(attempt)]
+        yield from (proto.SendHttp(part, self.context.server) for part in parts)
 
     def _more_is_here(self) -> bool:
         return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
@@ -202,39 +196,46 @@ class HeldStream(proto.HttpStream):
             yield from self.send_response(already_streamed=True)
             return
         yield from super().start_response_stream()
-        for chunk in kept:
-            if self._attempt is not None:
-                yield from self.state_stream_response_body(proto.ResponseData(self.stream_id, chunk))
+        if kept:
+            yield from self._stream(kept)
 
     def state_stream_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        hold, whole = self.hold, not isinstance(event, proto.ResponseData)
-        if hold is None or isinstance(event, proto.ResponseTrailers):
-            yield from super().state_stream_response_body(event)
-            return
-        yield from self._passed_on(hold(b"" if whole else event.data))  # type: ignore[attr-defined]
+        hold = self.hold
+        if hold and isinstance(event, proto.ResponseData):
+            return (yield from self._stream([event.data, *self._came_meanwhile()]))
+        if hold and isinstance(event, proto.ResponseEndOfMessage):
+            yield from self._stream([])
+        if hold is None or not hold.severed:
+            yield from super().state_stream_response_body(event)  # asks the stream once more, for what it kept back
+
+    def _came_meanwhile(self) -> Iterator[bytes]:
+        queue = self._paused_event_queue  # while a hook ran
+        while queue and type(queue[0]) is proto.ResponseData and queue[0].stream_id == self._attempt:
+            yield queue.popleft().data  # type: ignore[attr-defined]
+
+    def _stream(self, chunks: list[bytes]) -> layer.CommandGenerator[None]:
+        """Read chunks in one go, none at the body's end; each goes on as it came."""
+        hold, data = cast("Hold", self.hold), b"".join(chunks)
+        yield from self._passed_on(chunks if (passed := hold(data)) == [data] else passed)
         if hold.severed:
-            yield from self._abandon(ended=whole)
+            yield from self._abandon(ended=not chunks)
             error = proto.ResponseProtocolError(self.stream_id, "Breakwater cut the stream at a refusal.", BROKEN)
             yield from super().handle_protocol_error(error)
-        elif whole:
-            yield from super().state_stream_response_body(event)  # asks the stream once more, for what it kept back
-        elif hold.ended:
+        elif hold.ended and chunks:
             yield from self._abandon(ended=False)
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
     def _passed_on(self, chunks: list[bytes]) -> list[proto.SendHttp]:
-        stream: Any = self.flow.response and self.flow.response.stream
-        if stream is not self.hold and callable(stream):  # another addon's
+        if (stream := self.flow.response and self.flow.response.stream) is not self.hold and callable(stream):  # another addon's
             chunks = [piece for some in map(stream, chunks) for piece in ([some] if isinstance(some, bytes) else some)]
         if self._stores:
             self.response_body_buf += b"".join(chunks)
-        return [proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client) for chunk in chunks]
+        return [proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client) for chunk in chunks if chunk]
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
         killed: bool = yield from super().check_killed(emit_error_hook)
-        if killed and self._reached:  # mitmproxy lets an upstream run on whose answer nobody waits for
-            yield from self._abandon(ended=False)
-        if killed:
+        if killed:  # mitmproxy lets an upstream run on whose answer nobody waits for
+            yield from self._abandon(ended=not self._reached)
             yield proto.DropStream(self.stream_id)
         return killed
 

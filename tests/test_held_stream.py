@@ -131,6 +131,34 @@ def test_an_empty_data_frame_is_not_the_end_of_the_body(clock: Clock) -> None:
     assert_over(layers)
 
 
+@over("upstream_h2", [False, True])
+def test_chunks_that_came_while_a_hook_ran_are_read_in_one_go_and_stay_chunks(clock: Clock, upstream_h2: bool) -> None:
+    read: list[bytes] = []
+
+    class Noted(ScriptedHold):
+        def __call__(self, data: bytes) -> list[bytes]:
+            read.append(data)
+            return super().__call__(data)
+
+    empty = [b""] if upstream_h2 else []
+    build = Layers(clock, upstream_h2=upstream_h2, options=OPTIONS, slow=["responseheaders"], hold=Noted)
+    layers = begun(build, b"C", b"one", *empty, b"two")
+    layers.finish_hooks()
+    assert read == [b"C", b"onetwo"]
+    assert layers.client.received.endswith(b"Conetwo" if upstream_h2 else b"1\r\nC\r\n3\r\none\r\n3\r\ntwo\r\n")
+    layers.answer_end()
+    assert layers.client_body == b"Conetwo"
+    assert_over(layers)
+
+
+def test_an_end_in_chunks_that_came_while_a_hook_ran_is_the_end(build: Build) -> None:
+    layers = begun(build(slow=["responseheaders"]), b"C", b"one", b"twoE", b"three")
+    layers.finish_hooks()
+    assert layers.client_body == b"Conetwo!error!"
+    assert layers.client_ended
+    assert_over(layers)
+
+
 @over("until", ["asked", "headers", "held", "committed", "waiting", "sent again", "second held"])
 def test_a_client_may_leave_at_any_moment(build: Build, until: str) -> None:
     layers = build()
