@@ -14,7 +14,7 @@ from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Place
 
 BAD_STARTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "shared: must begin with redis://, rediss:// or unix:// and name a server": ("shared: http://:SECRET@h", ()),
+    "shared: must begin with redis://, rediss://, unix:// or redis+sentinel:// and name a server": ("shared: http://:SECRET@h", ()),
     "evidence_path: /nowhere/evidence.jsonl cannot be written (No such file or directory)": (
         "evidence_path: /nowhere/evidence.jsonl",
         (),
