@@ -61,9 +61,7 @@ class Breakwater:
         loader.add_option(
             "breakwater_config", str, "", "Settings of Breakwater, a YAML file; empty: config.yaml beside addon.py."
         )
-        loader.add_option(
-            "breakwater_demo", bool, False, f"Serve a scripted upstream of our own behind http://{demo.HOST}/."
-        )
+        loader.add_option("breakwater_demo", bool, False, f"Serve a scripted upstream of our own behind http://{demo.HOST}/.")
         loader.add_option(
             "breakwater_report", bool, False, "Print the evidence report after the flows of a file were read (-nr FILE)."
         )

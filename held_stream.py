@@ -226,7 +226,7 @@ class HeldStream(proto.HttpStream):
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
     def _passed_on(self, chunks: list[bytes]) -> list[proto.SendHttp]:
-        if (stream := self.flow.response and self.flow.response.stream) is not self.hold and callable(stream):  # another addon's
+        if (stream := self.flow.response and self.flow.response.stream) is not self.hold and callable(stream):  # another's
             chunks = [piece for some in map(stream, chunks) for piece in ([some] if isinstance(some, bytes) else some)]
         if self._stores:
             self.response_body_buf += b"".join(chunks)

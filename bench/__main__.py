@@ -61,9 +61,7 @@ async def _through(proxies: Pair) -> None:
 
 async def _held(proxies: Pair) -> None:
     kib = await proxies.held(3) / 1024
-    print(
-        at_most("bytes sent before an undecided body goes on, KiB", kib, 272, "held at most 256, and what is under way")
-    )
+    print(at_most("bytes sent before an undecided body goes on, KiB", kib, 272, "held at most 256, and what is under way"))
 
 
 def _rules() -> None:

@@ -135,7 +135,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=1000)
     arguments = parser.parse_args()
-    print(f"{arguments.processes} Breakwaters, one agent each, everything challenged for 600 s, window {SETTINGS.open_seconds} s")
+    print(
+        f"{arguments.processes} Breakwaters, one agent each, everything challenged for 600 s, window {SETTINGS.open_seconds} s"
+    )
     for row in rows(arguments.processes):
         print(row)
 

@@ -34,7 +34,5 @@ def only_loopback() -> bool:
 def _works(way: Sequence[str]) -> bool:
     if not shutil.which(way[0]) or not shutil.which("ip"):
         return False
-    tried = subprocess.run(
-        [*way, "sh", "-c", "ip link set lo up && ip route"], capture_output=True, timeout=10, check=False
-    )
+    tried = subprocess.run([*way, "sh", "-c", "ip link set lo up && ip route"], capture_output=True, timeout=10, check=False)
     return tried.returncode == 0

@@ -131,8 +131,15 @@ class World:
         patience = Patience(turn.habit.limit, max(0.0, min(turn.habit.limit - 20, self.seconds)))
         remembered = self.memory.waiting("a", turn.digest, self.now)
         place = self.line.arrive(
-            Asking("zai", "a", "glm", turn.digest, turn.digest, patience=patience.waits,
-                   not_before=self.now + remembered.left if remembered else 0.0),
+            Asking(
+                "zai",
+                "a",
+                "glm",
+                turn.digest,
+                turn.digest,
+                patience=patience.waits,
+                not_before=self.now + remembered.left if remembered else 0.0,
+            ),
             self.now,
         )
         self._turns[place] = turn
@@ -250,7 +257,9 @@ def main() -> None:
     for guard in ("queue", "refuse", "none"):
         rows = list(bad_hours(guard))
         mean = [sum(getattr(t, name) for t in rows) / len(rows) for name in ("turns", "answered", "sends")]
-        print(f"| {guard} | {mean[0]:.1f} | {mean[1]:.1f} ({mean[1] / mean[0]:.0%}) | {mean[2]:.0f} | {max(t.longest for t in rows):.0f} |")
+        print(
+            f"| {guard} | {mean[0]:.1f} | {mean[1]:.1f} ({mean[1] / mean[0]:.0%}) | {mean[2]:.0f} | {max(t.longest for t in rows):.0f} |"
+        )
     print("nine agents, one turn each\n| | challenged for, s | answered | sends | last first frame, s |\n|---|---|---|---|---|")
     for guard, seconds in itertools.product(("queue", "refuse", "none"), (70, 300, 600)):
         t = agents(NINE, guard, challenged_until(seconds), 0, 0.0)

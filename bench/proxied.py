@@ -22,7 +22,7 @@ CONFIG = {
         # One strike opens it for the whole run.
         "refused": {"hosts": ["refused.test"], "family": "zai", "breaker": {"strikes": 1, "open_seconds": 3600}},
         "challenged": {"hosts": ["challenged.test"], "family": "zai", "breaker": {"open_seconds": 0}},
-    }
+    },
 }
 ROUNDS = 16
 """Short ones, taken in turns: what a machine does beside them then slows both of a pair alike."""

@@ -105,7 +105,10 @@ def main() -> None:
     page = parser.parse_args().fill
     found = asyncio.run(rates((1, 2, 3)))
     base, _, _ = found["1 behind HAProxy"]
-    lines = ["| | requests a second | against one behind HAProxy | CPU a request, all proxies | CPU a request, HAProxy |", "|---|---|---|---|---|"]
+    lines = [
+        "| | requests a second | against one behind HAProxy | CPU a request, all proxies | CPU a request, HAProxy |",
+        "|---|---|---|---|---|",
+    ]
     for words, (rate, ours, theirs) in found.items():
         lines.append(f"| {words} | {rate:.0f} | {rate / base:.2f} | {ours:.2f} ms | {theirs:.2f} ms |")
     lines += ["", f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the end."]

@@ -46,7 +46,9 @@ def bundle(folder: Path, environment: Mapping[str, str]) -> Path:
     """A file of certifi's authorities, those that the environment names, and mitmproxy's; written where it is stale."""
     ours = ensure(folder)
     named = [Path(environment.get(name, "")) for name in OF_THE_USER]
-    theirs = [file for file in named if is_readable(file) and file.resolve() != ours.resolve() and not file.name.startswith(BUNDLE)]
+    theirs = [
+        file for file in named if is_readable(file) and file.resolve() != ours.resolve() and not file.name.startswith(BUNDLE)
+    ]
     sources = [Path(certifi.where()), *dict.fromkeys(theirs)]
     text = b"".join(file.read_bytes().rstrip(b"\n") + b"\n" for file in (*sources, ours))
     suffix = f"-{hashlib.sha256(repr(sources).encode()).hexdigest()[:8]}" if theirs else ""

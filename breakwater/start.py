@@ -14,10 +14,17 @@ from breakwater.run import end_when_unused
 
 
 def parser() -> Parser:
-    made = Parser(prog="breakwater start", usage="breakwater start [--port N] [--page-port N] [--demo] [--full] [mitmdump options]")
+    made = Parser(
+        prog="breakwater start", usage="breakwater start [--port N] [--page-port N] [--demo] [--full] [mitmdump options]"
+    )
     made.epilog = EPILOG
     made.add_argument("--port", "-p", "--listen-port", type=partial(port, least=0), metavar="N", help="default: 8080")
-    made.add_argument("--page-port", type=partial(port, least=0), metavar="N", help="a port for the page, where the others serve an upstream alone")
+    made.add_argument(
+        "--page-port",
+        type=partial(port, least=0),
+        metavar="N",
+        help="a port for the page, where the others serve an upstream alone",
+    )
     made.add_argument("--demo", action="store_true", help="with a scripted upstream at http://demo.breakwater.internal/")
     made.add_argument("--full", action="store_true", help="mitmdump as it is, with nothing left out")
     made.add_argument("--mode", "-m", dest="modes", action="append", default=[], help=argparse.SUPPRESS)
@@ -36,7 +43,10 @@ def main(words: Sequence[str]) -> int:
     if asked.page_port is not None:  # the page is at the address of any regular proxy
         set_ones = [entry for entry in sets if entry.startswith("mode=")]
         sets = [entry for entry in sets if entry not in set_ones]
-        modes = [*(modes or [entry.removeprefix("mode=") for entry in set_ones] or ["regular"]), f"regular@{HOST}:{asked.page_port}"]
+        modes = [
+            *(modes or [entry.removeprefix("mode=") for entry in set_ones] or ["regular"]),
+            f"regular@{HOST}:{asked.page_port}",
+        ]
     arguments += [word for mode in modes for word in ("--mode", mode)]
     for entry in sets:
         arguments += ["--set", entry]
@@ -72,4 +82,3 @@ def _serve(arguments: list[str], *, full: bool, leased: str | None) -> int:
 
 def _unknown(message: str) -> NoReturn:
     raise CommandError(f"start: {message} (breakwater start --help, mitmdump --help)", USAGE)
-

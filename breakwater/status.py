@@ -59,7 +59,9 @@ def lines(status: Mapping[str, Any], port: int, now: float) -> list[str]:
     said += [f"  {words}" for words in _waiting(status)]
     idle = len(status["upstreams"]) - len(rows)
     said.append(f"  {idle} {'more ' if rows else ''}upstreams without a request so far")
-    said += [f"  {_ago(now - row['wall'])} ago: {row['comment'] or row['reason']}" for row in status.get("decisions", ())[:DECISIONS]]
+    said += [
+        f"  {_ago(now - row['wall'])} ago: {row['comment'] or row['reason']}" for row in status.get("decisions", ())[:DECISIONS]
+    ]
     said += [f"  fault: {kind}: {words}" for kind, words in status.get("faults", {}).items()]
     return [_plain(each) for each in said]
 

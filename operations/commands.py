@@ -32,7 +32,10 @@ FORGOT = Text(
 UNKNOWN = Text("No upstream {name!r}; there are {known}.", "没有名为 {name!r} 的上游；现有 {known}。")
 OPENED = Text("Breaker of {name} opened.", "{name} 的熔断器已打开。")
 CLOSED = Text("Breaker of {name} closed.", "{name} 的熔断器已关闭。")
-RESET = Text("Breaker of {name} closed; {number} remembered refusal(s) forgotten.", "{name} 的熔断器已关闭；已忘记 {number} 条记住的拒绝。")
+RESET = Text(
+    "Breaker of {name} closed; {number} remembered refusal(s) forgotten.",
+    "{name} 的熔断器已关闭；已忘记 {number} 条记住的拒绝。",
+)
 DISABLED = Text(
     "The breaker of {name} is disabled (breaker.open_seconds: 0).", "{name} 的熔断器已停用（breaker.open_seconds: 0）。"
 )
@@ -124,7 +127,9 @@ def _lines(status: Status) -> list[str]:
     idle = sum(not row.busy for row in status.upstreams)
     said.append(f"{idle} upstreams without a request so far")
     for table in status.tables:
-        said += [f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows]
+        said += [
+            f"{table.title}: " + ", ".join(f"{k} {v}" for k, v in zip(table.columns, row, strict=True)) for row in table.rows
+        ]
     return said + [f"fault: {words}" for words in status.faults.values()]
 
 

@@ -99,9 +99,7 @@ class Demo:
             task.add_done_callback(self._serving.discard)
         # A client that leaves, or sends what is no request, ends its own connection and nothing else. A cancelled
         # task (only `stop` does that) must end quietly: asyncio would log it as a fault.
-        with contextlib.suppress(
-            ConnectionError, EOFError, ValueError, asyncio.LimitOverrunError, asyncio.CancelledError
-        ):
+        with contextlib.suppress(ConnectionError, EOFError, ValueError, asyncio.LimitOverrunError, asyncio.CancelledError):
             await self._serve(reader, writer)
         writer.close()
 

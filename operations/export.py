@@ -47,8 +47,21 @@ VALUES: Mapping[str, frozenset[str]] = {
     "bxpunish": frozenset({"0", "1"}),
 }  # fmt: skip
 """Values of headers that are kept, and a Retry-After of at most `DIGITS` digits; of every other header the name alone."""
-CODE_KEYS = frozenset((*envelopes.CODE_KEYS, *envelopes.TYPE_KEYS, *envelopes.STATUS_KEYS, "ret", "finish_reason", "stop_reason"))
-MARKERS = (*challenges.PUNISH, *challenges.VERDICTS, "x5secdata", "aliyun_waf", "block_message", "baxia", "awsc", "captcha", "nocaptcha", "slider")
+CODE_KEYS = frozenset(
+    (*envelopes.CODE_KEYS, *envelopes.TYPE_KEYS, *envelopes.STATUS_KEYS, "ret", "finish_reason", "stop_reason")
+)
+MARKERS = (
+    *challenges.PUNISH,
+    *challenges.VERDICTS,
+    "x5secdata",
+    "aliyun_waf",
+    "block_message",
+    "baxia",
+    "awsc",
+    "captcha",
+    "nocaptcha",
+    "slider",
+)
 KEY_WORDS = frozenset(["action", "address", "algo", "allow", "allowed", "api", "app", "args", "at", "base", "body", "category", "cause", "channel", "class", "client", "cluster", "code", "config", "count", "created", "data", "date", "debug", "description", "detail", "details", "dialog", "domain", "duration", "enable", "end", "err", "errcode", "errmsg", "errno", "error", "errors", "event", "expire", "expires", "ext", "extra", "field", "flag", "form", "host", "http", "id", "ids", "index", "info", "inner", "is", "items", "key", "kind", "lang", "level", "line", "link", "list", "location", "log", "max", "message", "meta", "metadata", "method", "min", "mode", "module", "msg", "name", "next", "no", "object", "ok", "open", "origin", "out", "page", "param", "params", "path", "payload", "pid", "pipeline", "platform", "point", "policy", "pos", "prev", "product", "provider", "raw", "ref", "region", "remaining", "req", "request", "reset", "resets", "resource", "response", "result", "results", "ret", "retry", "retryable", "return", "route", "rule", "scene", "scope", "seconds", "server", "service", "session", "should", "sign", "site", "slide", "source", "stack", "start", "state", "status", "step", "sub", "success", "suggest", "suggestion", "system", "tag", "target", "task", "template", "text", "time", "timestamp", "tip", "tips", "title", "to", "total", "trace", "traffic", "type", "unit", "until", "uri", "url", "user", "uuid", "v", "value", "verify", "version", "wait", "warn", "zone"])  # fmt: skip
 STEMS = (
     "error", "exception", "invalid", "limit", "quota", "exceed", "denied", "forbid", "unauth", "fail", "block", "busy", "overload",
@@ -81,7 +94,9 @@ def corpus_line(state: State, flow: http.HTTPFlow) -> str:
     else:
         body = (response.get_text(strict=False) or "")[:BODY_BYTES]
         headers = {name.lower(): value for name, value in pairs(response)}
-    finding = state.recogniser.document(surface, Head(status, tuple(headers.items())), body.encode("utf8", "replace"), whole=True)
+    finding = state.recogniser.document(
+        surface, Head(status, tuple(headers.items())), body.encode("utf8", "replace"), whole=True
+    )
     if Kind.ANSWER in (finding.kind, noted.get("finding")):
         return json.dumps({"error": "this is an answer: what a model wrote is not exported"})
     line = {
@@ -131,9 +146,7 @@ def _skeleton(value: object, key: str = "", depth: int = 0) -> object:
     if value is documents.UNREADABLE or (isinstance(value, dict | list) and depth >= DEPTH):
         return "text" if value is documents.UNREADABLE else "deeper"
     if isinstance(value, dict):
-        return {
-            _key(name): _skeleton(below, str(name).lower(), depth + 1) for name, below in list(value.items())[:KEYS]
-        }
+        return {_key(name): _skeleton(below, str(name).lower(), depth + 1) for name, below in list(value.items())[:KEYS]}
     if isinstance(value, list):
         return [_skeleton(below, key, depth + 1) for below in value[:ITEMS]]
     if value is None or isinstance(value, bool):
@@ -191,4 +204,6 @@ def _vocabulary() -> tuple[frozenset[str], frozenset[str]]:
     rows = [row for tables in error_kinds.TABLES.values() for _, table in tables for row in table]
     texts = " ".join([*(row.text for row in rows), *(row.text for row in overflow.ROWS)])
     plain = re.sub(r"\\[A-Za-z]|\(\?P?<?\w*>?|\{[nw]\}", " ", texts).lower()
-    return frozenset(code for row in rows for code in row.codes.lower().split()), frozenset(re.findall(r"[a-z]{2,}|[\u4e00-\u9fff]{2,}", plain))
+    return frozenset(code for row in rows for code in row.codes.lower().split()), frozenset(
+        re.findall(r"[a-z]{2,}|[\u4e00-\u9fff]{2,}", plain)
+    )

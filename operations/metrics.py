@@ -273,8 +273,9 @@ def _gravity(row: UpstreamRow) -> tuple[int, float]:
 def _values(series: Collector, ending: str = "_total") -> dict[Any, Any]:
     """Values of the samples whose names end so, by their label, or by their labels where there are two."""
     return {
-        tuple(sample.labels.values()) if len(sample.labels) > 1 else next(iter(sample.labels.values())):
-        sample.value if ending == "_sum" else int(sample.value)
+        tuple(sample.labels.values()) if len(sample.labels) > 1 else next(iter(sample.labels.values())): sample.value
+        if ending == "_sum"
+        else int(sample.value)
         for metric in series.collect()
         for sample in metric.samples
         if sample.name.endswith(ending)

@@ -54,7 +54,11 @@ class Notifier:
     def found(self, ex: Exchange, said: Said) -> None:
         """Hear what an upstream answered."""
         finding = said.finding
-        if finding is None or finding.kind is not Kind.CHALLENGE or (kind := KINDS.get(finding.challenge or Challenge.BUSY)) is None:
+        if (
+            finding is None
+            or finding.kind is not Kind.CHALLENGE
+            or (kind := KINDS.get(finding.challenge or Challenge.BUSY)) is None
+        ):
             return
         wait = "" if said.wait is None else said.wait
         self._tell(kind, {"upstream": ex.call.surface.upstream, "site": ex.site, "reason": finding.row, "seconds": wait})
@@ -65,7 +69,10 @@ class Notifier:
             if one.level != "debug" and (kind := MOVES.get(one.after)):
                 seconds = f"{one.left:.0f}" if one.after is BreakerState.OPEN else ""
                 hosts = next((row.hosts for row in self._settings().upstreams if row.name == one.upstream), ())
-                self._tell(kind, {"upstream": one.upstream, "site": hosts[0] if hosts else "", "reason": one.reason, "seconds": seconds})
+                self._tell(
+                    kind,
+                    {"upstream": one.upstream, "site": hosts[0] if hosts else "", "reason": one.reason, "seconds": seconds},
+                )
 
     def close(self) -> None:
         """End what still runs: nothing of it outlives the proxy."""
@@ -99,7 +106,12 @@ class Notifier:
         nowhere = asyncio.subprocess.DEVNULL
         try:
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True, env={**os.environ, **environment}
+                *command,
+                stdin=nowhere,
+                stdout=nowhere,
+                stderr=nowhere,
+                start_new_session=True,
+                env={**os.environ, **environment},
             )
         except (OSError, ValueError) as fault:
             self._complain(getattr(fault, "strerror", None) or type(fault).__name__)

@@ -162,7 +162,9 @@ def _page(source: Source, notice: str = "") -> str:
         pick=lambda english, chinese: chinese if language == "zh" else english,
         rows_at_most=ROWS_AT_MOST,
         decisions=_runs(status.decisions, _alike),
-        refusals=_runs(sorted(status.refusals, key=lambda row: (row.kind, row.upstream, row.account, -row.seconds_left)), _remembered),
+        refusals=_runs(
+            sorted(status.refusals, key=lambda row: (row.kind, row.upstream, row.account, -row.seconds_left)), _remembered
+        ),
         would="would_" if status.mode == "observe" else "",
         busy=sorted(busy, key=lambda row: (row.state != "open", row.state == "closed")),
         idle=[row for row in status.upstreams if not row.busy],

@@ -70,7 +70,9 @@ WORDS: Mapping[str, Text] = MappingProxyType(
         "do_forget": Text("Forget", "忘记"),
         "hint_open": Text("Refuse requests to {name} for one window", "在一个时间窗内拒绝发往 {name} 的请求"),
         "hint_close": Text("Close the breaker of {name} now", "立即关闭 {name} 的熔断器"),
-        "hint_reset": Text("Clear strikes, breaker and remembered refusals of {name}", "清除 {name} 的计数、熔断与已记住的拒绝"),
+        "hint_reset": Text(
+            "Clear strikes, breaker and remembered refusals of {name}", "清除 {name} 的计数、熔断与已记住的拒绝"
+        ),
         "hint_forget": Text("Forget the window of {name}", "忘记 {name} 的窗口"),
         "decisions": Text("Recent decisions", "最近的决定"),
         "time": Text("Time", "时间"),
@@ -94,7 +96,10 @@ WORDS: Mapping[str, Text] = MappingProxyType(
         "no_refusals": Text("None.", "无。"),
         "more": Text("and {n} more", "另有 {n} 条"),
         "report": Text("Evidence", "证据"),
-        "report_of": Text("{all} exchanges, {refused} of {counted} that count refused at first", "共 {all} 次请求；计入的 {counted} 次中 {refused} 次首次即被拒"),
+        "report_of": Text(
+            "{all} exchanges, {refused} of {counted} that count refused at first",
+            "共 {all} 次请求；计入的 {counted} 次中 {refused} 次首次即被拒",
+        ),
         "trigger": Text("Suspected trigger", "可疑诱因"),
         "with": Text("Refused of sent with it", "有它时被拒/发送"),
         "without": Text("Without it", "没有它时"),

@@ -107,7 +107,9 @@ class Server:
         for host in hosts.split(","):
             sentinel = self._connect(urlunsplit((scheme, host, "", parts.query, "")))
             try:
-                found = await self._within(sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), CONNECT_SECONDS)
+                found = await self._within(
+                    sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name), CONNECT_SECONDS
+                )
                 if found:
                     master = f"[{found[0]}]:{found[1]}" if ":" in found[0] else f"{found[0]}:{found[1]}"
                     return urlunsplit((scheme, f"{user}{at}{master}", database, parts.query, ""))

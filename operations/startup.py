@@ -106,7 +106,9 @@ def check_writable(settings: Settings, config: str) -> None:
                 _try(Path(path).expanduser(), replaced=key == "state_path")
         except (OSError, ValueError, RuntimeError) as error:
             shown = path if path is None or path.isprintable() else ascii(path)
-            raise SettingsError(f"{config}: {key}: {shown} cannot be written ({getattr(error, 'strerror', None) or error})") from None
+            raise SettingsError(
+                f"{config}: {key}: {shown} cannot be written ({getattr(error, 'strerror', None) or error})"
+            ) from None
 
 
 def _try(file: Path, *, replaced: bool) -> None:

@@ -89,7 +89,9 @@ class StateFile:
             written, news = saved_rows.merge(kept(state, self.key), theirs, self._known, clock().wall)
             if theirs.key and theirs.key != self.key.hex():
                 if key_of(theirs.key):
-                    complaints.append(f"{self.path}: was made anew by another proxy; this one's accounts are kept until its end")
+                    complaints.append(
+                        f"{self.path}: was made anew by another proxy; this one's accounts are kept until its end"
+                    )
                 else:
                     written.key = self.key.hex()
             warning = save(self.path, written)

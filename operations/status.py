@@ -141,18 +141,23 @@ class Status:
         """Changes with whatever the page shows, but for seconds that run on by themselves: it asks for this, and itself only then."""
         upstreams = [replace(row, seconds_left=None) for row in self.upstreams]
         refusals = [replace(row, seconds_left=0.0) for row in self.refusals]
-        tables = [[cell for name, cell in zip(table.columns, row, strict=True) if name not in RUNNING] for table in self.tables for row in table.rows]
+        tables = [
+            [cell for name, cell in zip(table.columns, row, strict=True) if name not in RUNNING]
+            for table in self.tables
+            for row in table.rows
+        ]
         shown = (self.mode, upstreams, self.decisions, self.windows, refusals, tables, self.timeline, self.report, self.faults)
         return f"{zlib.crc32(repr((shown, self.counters.freeze().as_json())).encode('utf8', 'replace')):08x}"
 
     def as_json(self, parts: str | None = None) -> dict[str, object]:
         """Everything, or only the parts named, with commas between them; time, version and mode always."""
         told: dict[str, object] = {
-            name: [dataclasses.asdict(row) for row in getattr(self, name)]
-            for name in ("upstreams", "windows", "refusals")
+            name: [dataclasses.asdict(row) for row in getattr(self, name)] for name in ("upstreams", "windows", "refusals")
         }
         told |= {table.title: [dict(zip(table.columns, row, strict=True)) for row in table.rows] for table in self.tables}
-        told["decisions"] = [{**dataclasses.asdict(replace(row, comment=None)), "comment": str(row.comment or "")} for row in self.decisions]
+        told["decisions"] = [
+            {**dataclasses.asdict(replace(row, comment=None)), "comment": str(row.comment or "")} for row in self.decisions
+        ]
         faults = {kind: str(words) for kind, words in self.faults.items()}
         told |= {"report": report_text(self.report), "faults": faults, "counts": self.counters.freeze().as_json()}
         told["revision"] = self.revision()

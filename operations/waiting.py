@@ -35,7 +35,9 @@ class _Spell:
 class Waiting:
     """Keeps who waits. ``count``: told the upstream, how a wait ended and its seconds; ``fault``: hears of a fault of ours."""
 
-    def __init__(self, line: Line, count: Callable[[str, str, float], None], fault: Callable[[str, None, Exception], None]) -> None:
+    def __init__(
+        self, line: Line, count: Callable[[str, str, float], None], fault: Callable[[str, None, Exception], None]
+    ) -> None:
         self.line, self._count, self._fault = line, count, fault
         self._flows: dict[Place, http.HTTPFlow] = {}
         self._spells: dict[str, _Spell] = {}

@@ -68,7 +68,10 @@ _ENDED = Text("was ended", "已在此结束"), Text("would have been ended", "�
 
 WAITED = Text("Waited here unsent for {waited:.1f} s.", "在此排队等待 {waited:.1f} 秒后才发送。")
 ANSWERED_AGAIN = Text("{what} was sent again in place and answered{tries}.", "{what}：就地重发后得到了回答{tries}。")
-SENT_AGAIN = Text("{what}: sent again in {after:g} s, attempt {number} of {most}", "{what}：{after:g} 秒后重发，第 {number} 次，最多 {most} 次")
+SENT_AGAIN = Text(
+    "{what}: sent again in {after:g} s, attempt {number} of {most}",
+    "{what}：{after:g} 秒后重发，第 {number} 次，最多 {most} 次",
+)
 PASSED = Text("{what}: passed on{tries}.", "{what}：已原样转交{tries}。")
 TOLD = Deed(Text("{did}: {why}; told to wait {wait} s.", "{did}：{why}；告知等待 {wait} 秒。"), *_REFUSED)
 OVERSIZE = Deed(
@@ -93,11 +96,18 @@ BODY_SIZE = Deed(
     )
 )
 OVERLOADED = Deed(
-    Text("{what} inside a {inside} {did} a {status}: wait {wait} s{tries}.", "{inside} 中的{what} {did} {status}：等待 {wait} 秒{tries}。"),
+    Text(
+        "{what} inside a {inside} {did} a {status}: wait {wait} s{tries}.",
+        "{inside} 中的{what} {did} {status}：等待 {wait} 秒{tries}。",
+    ),
     *_BECAME,
 )
-HIDDEN = Deed(Text("{what} inside a {inside} {did} a {status}{tries}.", "{inside} 中的{what} {did} {status}{tries}。"), *_BECAME)
-CUT = Deed(Text("The upstream broke off before it had answered: it {did} a real 502.", "上游未回答就断开：{did}真实的 502。"), *_BECAME)
+HIDDEN = Deed(
+    Text("{what} inside a {inside} {did} a {status}{tries}.", "{inside} 中的{what} {did} {status}{tries}。"), *_BECAME
+)
+CUT = Deed(
+    Text("The upstream broke off before it had answered: it {did} a real 502.", "上游未回答就断开：{did}真实的 502。"), *_BECAME
+)
 
 WHY: Mapping[Reason, Text] = MappingProxyType(
     {
@@ -107,7 +117,9 @@ WHY: Mapping[Reason, Text] = MappingProxyType(
         Reason.PROBE_OUT: Text("one probe is finding out whether the upstream answers again", "正由一个请求试探上游是否恢复"),
         Reason.STATED_WAIT: Text("the upstream has asked for a wait", "上游要求等待"),
         Reason.NO_SLOT: Text("the account's calls at a time are all under way", "该账号的并发名额已满"),
-        Reason.SLOW_START: Text("after a refusal one request goes first, and it has no answer yet", "被拒后先放行一个请求，它尚未得到回答"),
+        Reason.SLOW_START: Text(
+            "after a refusal one request goes first, and it has no answer yet", "被拒后先放行一个请求，它尚未得到回答"
+        ),
         Reason.QUEUE_FULL: Text("as many requests wait here as may", "排队已满"),
         Reason.CLOSING: Text("this proxy is ending", "代理正在退出"),
     }

@@ -290,4 +290,3 @@ class Ruling:
             return wording.hidden(finding, attempts=attempts, wait=true_wait)
         spent = self.call.one_time_token is not None
         return wording.challenge(finding, site=site, attempts=attempts, wait=true_wait, token_spent=spent)
-

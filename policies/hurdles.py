@@ -192,7 +192,9 @@ class Hurdles:
             return self._probe_blocks(breaker, asking, now, main_waits, main_came)
         return Block(Reason.BREAKER_OPEN if state is BreakerState.OPEN else Reason.PROBE_OUT, breaker.changes_at(now))
 
-    def _probe_blocks(self, breaker: SharedBreaker, asking: Asking, now: float, main_waits: bool, main_came: float) -> Block | None:
+    def _probe_blocks(
+        self, breaker: SharedBreaker, asking: Asking, now: float, main_waits: bool, main_came: float
+    ) -> Block | None:
         if asking.side and (main_waits or now < main_came + MAIN_SECONDS):
             return Block(Reason.PROBE_OUT, None if main_waits else main_came + MAIN_SECONDS)
         if (lacks := self._room_lacks(asking, now, probes=True)) is not None:

@@ -112,7 +112,9 @@ def _check_shared(url: str) -> None:
         raise WrongError("shared", f"its host or port cannot be read; {advice}") from None
     master, _, database = parts.path.strip("/").partition("/") if sentinels else ("", "", parts.path.strip("/"))
     if sentinels and (named or not master or not all(host for host, _ in ports)):
-        raise WrongError("shared", "must name sentinels and their master, as in redis+sentinel://one:26379,two:26379/mymaster/0")
+        raise WrongError(
+            "shared", "must name sentinels and their master, as in redis+sentinel://one:26379,two:26379/mymaster/0"
+        )
     databases = named if scheme == "unix" else [database, *named]
     if parts.fragment or not all(name == "" or (name.isascii() and name.isdecimal()) for name in databases):
         raise WrongError("shared", "must end with the number of a database, as in redis://127.0.0.1:6379/0")

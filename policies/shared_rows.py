@@ -200,7 +200,9 @@ class SharedRefusals(RefusalMemory):
             elif old is not None and old.refusal.kind == "wait":
                 self._forget(key)
             return
-        if row.forget_at <= now or (old is not None and (old.refusal.kind not in ("wait", "blocked") or old.until >= row.until)):
+        if row.forget_at <= now or (
+            old is not None and (old.refusal.kind not in ("wait", "blocked") or old.until >= row.until)
+        ):
             return
         refusal = Remembered("blocked" if kind == "block" else "wait", row.left, row.upstream, row.model, row.code)
         entry = Entry(refusal, row.until, row.forget_at, max(row.rounds, old.rounds if old else 0))

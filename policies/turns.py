@@ -272,7 +272,9 @@ class Line:
         breaker = self._hurdles.breaker_of(asking.upstream, asking.account)
         name = breaker.upstream, breaker.account
         if (lane := self._lanes.get(name)) is None:
-            if len(self._lanes) >= _MOST_LANES and (idle := next((n for n, each in self._lanes.items() if not each.queue.waiting), None)):
+            if len(self._lanes) >= _MOST_LANES and (
+                idle := next((n for n, each in self._lanes.items() if not each.queue.waiting), None)
+            ):
                 del self._lanes[idle]
             lane = self._lanes[name] = _Lane()
         return lane

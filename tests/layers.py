@@ -205,7 +205,9 @@ class Layers:
             self.client.h2.send_data(number, body, end_stream=True)
             self.client.flush()
         else:
-            self.client.say(b"POST http://up.test/ HTTP/1.1\r\nhost: up.test\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+            self.client.say(
+                b"POST http://up.test/ HTTP/1.1\r\nhost: up.test\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+            )
 
     @property
     def upstream(self) -> Peer:

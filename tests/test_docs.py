@@ -34,7 +34,9 @@ def prose(path: Path) -> str:
 
 def commands(path: Path) -> list[str]:
     """Lines of shell, without what a comment says."""
-    return [re.sub(r"\s+#.*", "", line) for kind, block in FENCED.findall(text(path)) if kind == "sh" for line in block.splitlines()]
+    return [
+        re.sub(r"\s+#.*", "", line) for kind, block in FENCED.findall(text(path)) if kind == "sh" for line in block.splitlines()
+    ]
 
 
 def headings(path: Path) -> list[int]:
@@ -48,7 +50,10 @@ def tables(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def anchors(path: Path) -> set[str]:
-    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)}
+    return {
+        re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-")
+        for line in re.findall(r"^#+ (.*)$", prose(path), re.MULTILINE)
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

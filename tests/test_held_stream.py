@@ -24,9 +24,7 @@ OPTIONS = options_of()
 @pytest.fixture(params=SIDES, ids=lambda sides: "-".join("h2" if h2 else "h1" for h2 in sides))
 def build(request: pytest.FixtureRequest, clock: Clock) -> Build:
     client_h2, upstream_h2 = request.param
-    return lambda **more: Layers(
-        clock, client_h2=client_h2, upstream_h2=upstream_h2, **{"options": OPTIONS, **more}
-    )
+    return lambda **more: Layers(clock, client_h2=client_h2, upstream_h2=upstream_h2, **{"options": OPTIONS, **more})
 
 
 def begun(layers: Layers, *data: bytes) -> Layers:
@@ -501,7 +499,13 @@ def let_end(layers: Layers) -> None:
     again=st.sampled_from([0.0, 1.0]),
 )
 def test_no_sequence_of_events_raises_hangs_or_leaves_anything(
-    clock: Clock, sides: tuple[bool, bool], steps: list[Any], slow: list[str], connects: bool | None, paused: float | None, again: float
+    clock: Clock,
+    sides: tuple[bool, bool],
+    steps: list[Any],
+    slow: list[str],
+    connects: bool | None,
+    paused: float | None,
+    again: float,
 ) -> None:
     layers = Layers(
         clock,

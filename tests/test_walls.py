@@ -48,7 +48,9 @@ def touches_the_world(tree: Tree) -> set[str]:
         for of, one in named(module):
             if {of, f"{of}.{one}", of.partition(".")[0]} & OUTSIDE:
                 found.add(f"{name} imports {of}")
-        found |= {f"{name} calls {text}" for word, text in calls(module) if word in CLOCKS_AND_FILES and text not in OWN_METHODS}
+        found |= {
+            f"{name} calls {text}" for word, text in calls(module) if word in CLOCKS_AND_FILES and text not in OWN_METHODS
+        }
     return found
 
 
@@ -58,7 +60,9 @@ def reads_a_clock(tree: Tree) -> set[str]:
     for name, module in tree.items():
         if name.partition(".")[0] not in {"addon", "operations", "policies"} or name == "operations.clock":
             continue
-        found |= {f"{name} calls {text}" for word, text in calls(module) if word in CLOCKS or text in {"time.time", "loop.time"}}
+        found |= {
+            f"{name} calls {text}" for word, text in calls(module) if word in CLOCKS or text in {"time.time", "loop.time"}
+        }
         found |= {f"{name} takes {of}.{one}" for of, one in named(module) if of == "time" and one in CLOCKS | {"time"}}
     return found
 

@@ -95,7 +95,9 @@ def test_an_import_that_goes_up(low: str, high: str) -> None:
 
 def test_a_circle_for_type_hints_too() -> None:
     hints = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from operations.{0} import x"
-    round_three = tree(operations__a="import operations.b", operations__b=hints.format("c"), operations__c="from operations import a")
+    round_three = tree(
+        operations__a="import operations.b", operations__b=hints.format("c"), operations__c="from operations import a"
+    )
     assert circles(walls.runs(round_three)) == {"operations.a", "operations.b", "operations.c"}
     owner = tree(operations__controller="import operations.held", operations__held=hints.format("controller"))
     assert circles(walls.runs(owner)) == set()
@@ -142,5 +144,3 @@ def test_a_docstring_that_leans_on_another(text: str) -> None:
 
 def test_a_docstring_that_stands_alone() -> None:
     assert walls.leans(tree(policies__waits='class Wait:\n    """Wait of a client, in seconds."""')) == set()
-
-

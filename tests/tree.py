@@ -76,9 +76,7 @@ def enums(tree: Tree) -> dict[str, set[str]]:
     classes = [node for module in tree.values() for node in nodes(module) if isinstance(node, ast.ClassDef)]
     return {
         node.name: {
-            str(part.value.value)
-            for part in node.body
-            if isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant)
+            str(part.value.value) for part in node.body if isinstance(part, ast.Assign) and isinstance(part.value, ast.Constant)
         }
         for node in classes
         if any(ast.unparse(base).endswith("Enum") for base in node.bases)
@@ -94,7 +92,10 @@ def hints_of(tree: Tree) -> dict[str, set[str]]:
             if isinstance(node, ast.AnnAssign):
                 hints = [(ast.unparse(node.target).rpartition(".")[2], node.annotation)]
             elif isinstance(node, ast.FunctionDef):
-                hints = [(node.name, node.returns), *((one.arg, one.annotation) for one in node.args.args + node.args.kwonlyargs)]
+                hints = [
+                    (node.name, node.returns),
+                    *((one.arg, one.annotation) for one in node.args.args + node.args.kwonlyargs),
+                ]
             for name, hint in hints:
                 found.setdefault(name, set()).add(ast.unparse(hint).removesuffix(" | None") if hint else "")
     return found
@@ -108,7 +109,12 @@ def text_for_enum(tree: Tree) -> Iterator[str]:
             if not isinstance(node, ast.Compare):
                 continue
             sides = [node.left, *node.comparators]
-            texts = {one.value for side in sides for one in ast.walk(side) if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            texts = {
+                one.value
+                for side in sides
+                for one in ast.walk(side)
+                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            }
             for side in sides if texts else ():
                 word = ast.unparse(side).rpartition(".")[2].removesuffix("()")
                 kinds = hints.get(word, set())

@@ -55,10 +55,7 @@ def _claude(package: NpmPackage, model: str) -> Callable[[Path, Bases], Start]:
     def start(cache: Path, bases: Bases) -> Start:
         program = package.modules(cache) / package.name
         script = program / "cli.js"
-        if script.exists():
-            command = [str(node(cache)), str(script)]
-        else:
-            command = [str(package.modules(cache) / ".bin" / "claude")]
+        command = [str(node(cache)), str(script)] if script.exists() else [str(package.modules(cache) / ".bin" / "claude")]
         environment = {"ANTHROPIC_BASE_URL": bases.anthropic, "ANTHROPIC_AUTH_TOKEN": KEY}
         environment |= {"ANTHROPIC_SMALL_FAST_MODEL": model, "ANTHROPIC_DEFAULT_HAIKU_MODEL": model}
         return Start([*command, "-p", PROMPT, "--model", model], environment)

@@ -62,9 +62,7 @@ def _alone(outcomes: Outcomes, groups: list[tuple[str, str]]) -> Iterator[str]:
     yield "|---|" + "---|---|" * len(groups)
     yield "| |" + " without | with |" * len(groups)
     for name, agent in AGENTS.items():
-        cells = [
-            _cell(outcomes.get((f"{group}/{name}", side), [])) for group, _ in groups for side in ("without", "with")
-        ]
+        cells = [_cell(outcomes.get((f"{group}/{name}", side), [])) for group, _ in groups for side in ("without", "with")]
         if set(cells) != {NOT_RUN}:
             yield f"| {agent.title} | " + " | ".join(cells) + " |"
     yield ""

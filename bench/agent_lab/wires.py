@@ -118,8 +118,7 @@ def _openai(tool: ToolCall | None) -> list[bytes]:
         ({}, "tool_calls" if tool else "stop"),
     ]
     frames = [
-        lab.event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
-        for delta, finish in steps
+        lab.event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}) for delta, finish in steps
     ]
     return [*frames, lab.event({**base, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
 

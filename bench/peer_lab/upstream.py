@@ -34,8 +34,7 @@ def _delta(delta: dict[str, str], finish: str | None = None) -> bytes:
 
 
 _MIDDLE = [
-    _delta({"content": f"word {number} of a streamed answer, about as long as they come "})
-    for number in range(FRAMES - 3)
+    _delta({"content": f"word {number} of a streamed answer, about as long as they come "}) for number in range(FRAMES - 3)
 ]
 _STREAM = [_delta({"role": "assistant", "content": ""}), *_MIDDLE, _delta({}, "stop"), b"data: [DONE]\n\n"]
 _SSE_HEAD = _head("text/event-stream", "transfer-encoding: chunked")

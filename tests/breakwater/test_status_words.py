@@ -61,11 +61,18 @@ WAITS = (("no_slot", 4.2), ("stated_wait", 3.0), ("no_slot", 12.4))
 
 def test_a_person_sees_the_newest_decisions_and_faults() -> None:
     told = [
-        DecisionRow(1000.0 - 30 * number, f"f{number}", "zai", "anthropic", "/v1", "challenge", "challenge_busy", said(f"told {number}"))
+        DecisionRow(
+            1000.0 - 30 * number, f"f{number}", "zai", "anthropic", "/v1", "challenge", "challenge_busy", said(f"told {number}")
+        )
         for number in range(5)
     ]
     shown = lines(status(row(sent=1), decisions=tuple(told), faults={"request": said("KeyError in admit")}), 8080, 1002.0)
-    assert shown[-4:] == ["  2 s ago: Told 0", "  32 s ago: Told 1", "  62 s ago: Told 2", "  fault: request: KeyError in admit"]
+    assert shown[-4:] == [
+        "  2 s ago: Told 0",
+        "  32 s ago: Told 1",
+        "  62 s ago: Told 2",
+        "  fault: request: KeyError in admit",
+    ]
 
 
 def test_a_person_sees_who_waits_and_for_what() -> None:

@@ -27,7 +27,10 @@ DOCS = PROJECT / "docs"
 WIDE = 1520
 """Pixels of mitmweb, which shows two columns."""
 PAGE = "http://breakwater.internal/?lang=en"
-BUSY = {"ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::busy"], "data": {"url": "https://x/_____tmd_____/punish?x5secdata=X"}}
+BUSY = {
+    "ret": ["FAIL_SYS_USER_VALIDATE", "RGV587_ERROR::SM::busy"],
+    "data": {"url": "https://x/_____tmd_____/punish?x5secdata=X"},
+}
 ANSWER = {"type": "message", "content": [{"type": "text", "text": "Hello."}], "usage": {"input_tokens": 9, "output_tokens": 3}}
 OVERLOADED = {"error": {"code": "1305", "message": "The service may be temporarily overloaded, please try again later"}}
 FAMILIES = {"api.z.ai": "zai", "open.bigmodel.cn": "zai", "chat.qwen.ai": "qwen-web"}
@@ -72,7 +75,9 @@ def page(folder: Path) -> None:
     upstream.start()
     hour = folder / "hour.py"
     hour.write_text(HOUR)
-    proxy = Proxy(folder / "proxy", upstream, config=json.dumps({"queue": {"clients": {"waits/": 120}}}), scripts=[hour]).start()
+    proxy = Proxy(
+        folder / "proxy", upstream, config=json.dumps({"queue": {"clients": {"waits/": 120}}}), scripts=[hour]
+    ).start()
     try:
         lived(proxy, upstream)
         with Chromium(folder / "profile", proxy.port) as tab:

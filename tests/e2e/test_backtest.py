@@ -58,7 +58,9 @@ def recorded(proxies: Proxies, upstream: Upstream, tmp_path_factory: pytest.Temp
     proxy = proxies.fresh(addon=False, options=(f"save_stream_file={path}",)).start()
     challenged, answered, late = places = [upstream.place(host) for host in HOSTS]
     challenged.then(whole(MTOP), streamed([event(MTOP)]), page(), whole(MTOP), whole(MTOP))
-    answered.then(streamed(anthropic("RGV587 被挤爆")), whole(anthropic_message("3007 captcha verify failed")), streamed(openai()))
+    answered.then(
+        streamed(anthropic("RGV587 被挤爆")), whole(anthropic_message("3007 captcha verify failed")), streamed(openai())
+    )
     late.then(streamed([*anthropic()[:3], event(MTOP)]))
     for here, times in ((challenged, 5), (answered, 3), (late, 1)):
         for number in range(times):

@@ -109,14 +109,10 @@ def test_ten_megabytes_without_an_end_stream_through(guarded: Proxy, place: Plac
 
 @pytest.mark.parametrize("named", ["gzip", "br", "zstd", "deflate", "made-up", "gzip, br"])
 @pytest.mark.parametrize("kind", [SSE, JSON], ids=["sse", "json"])
-def test_a_wrong_content_encoding_passes_unchanged(
-    guarded: Proxy, place: Places, named: str, kind: tuple[str, str]
-) -> None:
+def test_a_wrong_content_encoding_passes_unchanged(guarded: Proxy, place: Places, named: str, kind: tuple[str, str]) -> None:
     mark = guarded.log_lines
     body = b"".join(anthropic("one")) if kind is SSE else compact(anthropic_message())
-    here = place().then(
-        Reply(headers=[kind, ("content-encoding", named)], chunks=[body[:50], body[50:]], framing="chunked")
-    )
+    here = place().then(Reply(headers=[kind, ("content-encoding", named)], chunks=[body[:50], body[50:]], framing="chunked"))
     answer = ask(guarded, here.url(MESSAGES), asked(), account(here.host))
     assert (answer.status, answer.body, answer.header("content-encoding")) == (200, body, named)
     assert_one_line_at_most(guarded, mark)

@@ -14,7 +14,10 @@ from tests.e2e.lab.proxy import Proxy
 from tests.e2e.lab.script import Place
 
 BAD_STARTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "shared: must begin with redis://, rediss://, unix:// or redis+sentinel:// and name a server": ("shared: http://:SECRET@h", ()),
+    "shared: must begin with redis://, rediss://, unix:// or redis+sentinel:// and name a server": (
+        "shared: http://:SECRET@h",
+        (),
+    ),
     "evidence_path: /nowhere/evidence.jsonl cannot be written (No such file or directory)": (
         "evidence_path: /nowhere/evidence.jsonl",
         (),
@@ -28,8 +31,7 @@ BAD_STARTS: dict[str, tuple[str, tuple[str, ...]]] = {
 def ended(proxies: Proxies) -> Iterator[dict[str, Proxy]]:
     """A start for each mistake, two at a time, which is what a small machine bears."""
     started = {
-        said: proxies.fresh(text, options=options, environment={"LC_ALL": "C"})
-        for said, (text, options) in BAD_STARTS.items()
+        said: proxies.fresh(text, options=options, environment={"LC_ALL": "C"}) for said, (text, options) in BAD_STARTS.items()
     }
     waiting: list[Proxy] = []
     for proxy in started.values():

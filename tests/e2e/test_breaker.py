@@ -71,7 +71,9 @@ def test_three_challenges_in_a_row_open_it_for_everyone(guarded: Proxy, place: P
     assert [(answer.status, reason(answer)) for answer in refused] == [(529, "breaker_open")] * 3
     assert all(1 <= (answer.retry_after or 0) <= 59 for answer in refused)
     assert len(here.hits) == 3
-    told = [line for line in guarded.log_since(mark).splitlines() if f"Breakwater: {here.host} " in line and "its breaker" in line]
+    told = [
+        line for line in guarded.log_since(mark).splitlines() if f"Breakwater: {here.host} " in line and "its breaker" in line
+    ]
     assert len(told) == 1
 
 
@@ -176,9 +178,7 @@ ENDS: dict[str, Reply] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_probe_that_ends_in_any_other_way_hands_over_to_the_very_next_request(
-    quick: Proxy, place: Places, end: str
-) -> None:
+def test_a_probe_that_ends_in_any_other_way_hands_over_to_the_very_next_request(quick: Proxy, place: Places, end: str) -> None:
     here = place()
     until_over(strike(quick, here)[-1])
     here.then(ENDS[end], ANSWER)
@@ -188,9 +188,7 @@ def test_a_probe_that_ends_in_any_other_way_hands_over_to_the_very_next_request(
 
 
 @pytest.mark.parametrize("when", ["before the headers", "during the hold"])
-def test_a_probe_whose_client_leaves_hands_over_to_the_very_next_request(
-    quick: Proxy, place: Places, when: str
-) -> None:
+def test_a_probe_whose_client_leaves_hands_over_to_the_very_next_request(quick: Proxy, place: Places, when: str) -> None:
     here, gate = place(), Gate()
     until_over(strike(quick, here)[-1])
     hung = Reply(before=Gate()) if when == "before the headers" else streamed([gate], end="hang")
@@ -270,9 +268,7 @@ def session(proxy: Proxy, here: Place, path: str, port: int | None = None) -> Ca
 
 @pytest.mark.parametrize("port", [None, 443, 8443])
 @pytest.mark.parametrize("refusal", [whole(CAPTCHA_3007, 400), whole(OVERLOAD_1305, 429)], ids=["3007", "1305"])
-def test_a_refused_replay_is_sent_again_in_place(
-    patient: Proxy, place: Places, port: int | None, refusal: Reply
-) -> None:
+def test_a_refused_replay_is_sent_again_in_place(patient: Proxy, place: Places, port: int | None, refusal: Reply) -> None:
     here = place("zcode")
     follow = session(patient, here, ZCODE, port)
     here.then(refusal, refusal, ANSWER)

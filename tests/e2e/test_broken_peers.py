@@ -150,9 +150,7 @@ def test_a_reader_that_is_slow_gets_every_byte(guarded: Proxy, place: Places) ->
 
 @pytest.mark.parametrize("port", [443, 8443])
 def test_a_connection_of_http2_that_ends_in_the_middle(open_handed: Proxy, place: Places, port: int) -> None:
-    here = place().then(
-        streamed(FRAMES[:1], end="abort"), streamed(FRAMES[:3], end="abort"), streamed(FRAMES)
-    )
+    here = place().then(streamed(FRAMES[:1], end="abort"), streamed(FRAMES[:3], end="abort"), streamed(FRAMES))
     with H2Connection(open_handed, here.host, port) as client:
         first = client.finish(client.open(COMPLETIONS, asked("1"), account("h2 1")))
         second = client.finish(client.open(COMPLETIONS, asked("2"), account("h2 2")))

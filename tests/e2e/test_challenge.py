@@ -89,9 +89,7 @@ def test_every_form_of_a_challenge_becomes_a_real_status(guarded: Proxy, place: 
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(("scheme", "port"), [("http", None), ("https", None), ("https", 8443)])
-def test_clear_or_tls_to_either_protocol(
-    guarded: Proxy, place: Places, wire: str, scheme: str, port: int | None
-) -> None:
+def test_clear_or_tls_to_either_protocol(guarded: Proxy, place: Places, wire: str, scheme: str, port: int | None) -> None:
     family, path, _, frames = WIRES[wire]
     here = place(family).then(streamed([CHALLENGE]), streamed(frames()))
     assert_told(ask(guarded, here.url(path, scheme, port), asked("one"), account(here.host)), wire)

@@ -176,7 +176,13 @@ def test_a_breakwater_with_another_ca_is_not_taken(home: Home, tmp_path: Path) -
 
 def test_an_option_of_mitmproxy_that_is_wrong(home: Home) -> None:
     (home.folder / "no.flow").write_text("no flow")
-    for words in (["-nr", "none.flow"], ["-nr", "no.flow"], ["--mode", "sideways"], ["--set", "listen_port=no"], ["-s", "no-such-script.py"]):
+    for words in (
+        ["-nr", "none.flow"],
+        ["-nr", "no.flow"],
+        ["--mode", "sideways"],
+        ["--set", "listen_port=no"],
+        ["-s", "no-such-script.py"],
+    ):
         said = home.say("start", *words)
         assert said.returncode in (1, 2)
         assert_one_line(said.stderr, words[1].rpartition("=")[2])

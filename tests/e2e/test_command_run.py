@@ -67,9 +67,7 @@ def test_the_bundle_holds_the_usual_authorities_and_its_own(home: Home) -> None:
     assert len(ssl.create_default_context(cafile=str(bundle)).get_ca_certs()) > 50
 
 
-@pytest.mark.parametrize(
-    ("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
-)
+@pytest.mark.parametrize(("script", "status"), [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
 def test_the_status_of_the_program_is_that_of_the_command(home: Home, script: str, status: int) -> None:
     assert home.run("sh", "-c", script).returncode == status
 
@@ -136,8 +134,10 @@ def test_a_signal_goes_on_to_the_program(home: Home, tmp_path: Path, number: sig
 def test_env_gives_a_shell_what_run_gives_a_program(home: Home, place: Places) -> None:
     here = place().then(whole(anthropic_message("Hello")))
     home.start(*home.lab)
-    line = f'eval "$({home.command} env --port {home.port})"; curl {ASK[0]} \'{ASK[1]}\' {here.url(PATH, "https")}'
-    done = subprocess.run(["bash", "-c", line], cwd=home.folder, env=home.environment, capture_output=True, text=True, check=False)
+    line = f"eval \"$({home.command} env --port {home.port})\"; curl {ASK[0]} '{ASK[1]}' {here.url(PATH, 'https')}"
+    done = subprocess.run(
+        ["bash", "-c", line], cwd=home.folder, env=home.environment, capture_output=True, text=True, check=False
+    )
     assert '"Hello"' in done.stdout, done.stderr
     assert done.stderr == ""
 

@@ -102,7 +102,9 @@ def test_a_running_answer_passes_as_it_comes(faulty: Proxy, place: Places, name:
     assert_free(faulty, here)
 
 
-@pytest.mark.parametrize("name", [*ASKING, *HOLDING, *ENDING, "policies.answer.reader:Reader.finish", "operations.held:respond"])
+@pytest.mark.parametrize(
+    "name", [*ASKING, *HOLDING, *ENDING, "policies.answer.reader:Reader.finish", "operations.held:respond"]
+)
 def test_a_whole_body_passes_or_is_judged_but_never_lost(faulty: Proxy, place: Places, name: str) -> None:
     here = place().then(page())
     before, mark = faults(faulty), faulty.log_lines

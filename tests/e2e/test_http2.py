@@ -100,9 +100,7 @@ def test_a_late_challenge_ends_its_own_stream_only(guarded: Proxy, place: Places
 
 
 @pytest.mark.parametrize("port", SIDES)
-def test_a_stream_that_is_cancelled_during_the_hold_is_noticed_at_once(
-    guarded: Proxy, place: Places, port: int
-) -> None:
+def test_a_stream_that_is_cancelled_during_the_hold_is_noticed_at_once(guarded: Proxy, place: Places, port: int) -> None:
     gate, frames = Gate(), anthropic()
     here = place().then(streamed([event({"type": "ping"}), gate], end="hang"), streamed(frames), streamed(frames))
     with H2Connection(guarded, here.host, port) as connection:
@@ -135,9 +133,7 @@ def test_a_stream_that_is_cancelled_just_as_its_answer_begins_frees_the_upstream
 
 
 @pytest.mark.parametrize("port", SIDES)
-def test_a_connection_that_closes_with_held_streams_frees_the_upstream(
-    guarded: Proxy, place: Places, port: int
-) -> None:
+def test_a_connection_that_closes_with_held_streams_frees_the_upstream(guarded: Proxy, place: Places, port: int) -> None:
     here, mark = place().always(streamed([event({"type": "ping"})], end="hang")), guarded.log_lines
     with H2Connection(guarded, here.host, port) as connection:
         for number in range(4):

@@ -15,9 +15,7 @@ from tests.e2e.lab.wires import MESSAGES, anthropic, asked, streamed, whole
 Places = Callable[..., Place]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "port", "protocol"), [("http", None, "1.1"), ("https", None, "1.1"), ("https", 8443, "2")]
-)
+@pytest.mark.parametrize(("scheme", "port", "protocol"), [("http", None, "1.1"), ("https", None, "1.1"), ("https", 8443, "2")])
 def test_a_streamed_answer_arrives_frame_by_frame(
     bare: Proxy, place: Places, scheme: str, port: int | None, protocol: str
 ) -> None:

@@ -79,7 +79,10 @@ def test_a_streamed_answer_is_put_together_as_text(web: Web, place: Places) -> N
 @pytest.fixture(scope="module")
 def decided(web: Web, upstream: Upstream) -> dict[str, str]:
     """One flow of each kind; its host by what was done."""
-    places = {name: upstream.place(f"z{number}.test") for number, name in enumerate(("refused", "replaced", "resent", "passed", "told"), 230)}
+    places = {
+        name: upstream.place(f"z{number}.test")
+        for number, name in enumerate(("refused", "replaced", "resent", "passed", "told"), 230)
+    }
     places["refused"].always(whole(MTOP))
     assert [send(web, places["refused"], f"question {number}") for number in range(4)] == [529] * 4
     places["replaced"].then(whole(MTOP))

@@ -35,9 +35,7 @@ from tests.e2e.lab.wires import (
 Places = Callable[..., Place]
 
 CONFIG: dict[str, Any] = {"upstreams": upstream_rows(), **NO_QUEUE, "replay": {"gap_seconds": 60, "base_seconds": 0}}
-OVERFLOW = {
-    "error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens."}
-}
+OVERFLOW = {"error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens."}}
 BLOCKED = {"code": 3012, "msg": "Unusual activity"}
 
 
@@ -181,9 +179,7 @@ def test_a_stream_that_runs_over_a_reload_ends_whole(reloadable: Reloadable, pla
     assert (answer.status, answer.whole, answer.body) == (200, True, b"".join(frames))
 
 
-def test_a_refusal_after_a_reload_is_told_in_the_streams_and_holds_of_before(
-    reloadable: Reloadable, place: Places
-) -> None:
+def test_a_refusal_after_a_reload_is_told_in_the_streams_and_holds_of_before(reloadable: Reloadable, place: Places) -> None:
     running, held, gates = place(), place(), [Gate(), Gate()]
     frames = anthropic("one")
     running.then(streamed([*frames[:3], gates[0], event(MTOP), *frames[3:]]))
@@ -218,10 +214,7 @@ def test_a_probe_that_runs_over_a_reload_still_closes_the_breaker(reloadable: Re
         gate.wait_reached()
         reloadable.touch()
         assert breaker(reloadable, here.host)["state"] == "probing"
-        assert (
-            ask(reloadable, here.url(MESSAGES), asked("other"), account("o")).header("x-breakwater")
-            == "breaker_probing"
-        )
+        assert ask(reloadable, here.url(MESSAGES), asked("other"), account("o")).header("x-breakwater") == "breaker_probing"
         gate.open()
         assert connection.answer().body == b"".join(frames)
     assert breaker(reloadable, here.host)["state"] == "closed"

@@ -45,9 +45,7 @@ def measured(proxy: Proxy, host: str) -> float:
     """Sends of an upstream in /metrics; 0 where it has none."""
     lines = get(proxy, "/metrics").body.decode().splitlines()
     found = [
-        line.rpartition(" ")[2]
-        for line in lines
-        if line.startswith(f'breakwater_upstream_sends_total{{upstream="{host}"')
+        line.rpartition(" ")[2] for line in lines if line.startswith(f'breakwater_upstream_sends_total{{upstream="{host}"')
     ]
     return sum(map(float, found))
 
@@ -114,9 +112,7 @@ def mapping(proxies: Proxies, tmp_path_factory: pytest.TempPathFactory, upstream
     proxy.stop()
 
 
-def test_a_file_in_the_place_of_a_guarded_host_is_judged_and_nothing_counts_as_sent(
-    mapping: Proxy, upstream: Upstream
-) -> None:
+def test_a_file_in_the_place_of_a_guarded_host_is_judged_and_nothing_counts_as_sent(mapping: Proxy, upstream: Upstream) -> None:
     here = upstream.place(MAPPED)
     answer = send(mapping, here.url(MESSAGES))
     assert (answer.status, answer.retry_after) == (529, 1)
@@ -139,9 +135,7 @@ def test_a_request_that_is_mapped_to_a_guarded_host_is_guarded(mapping: Proxy, u
 
 
 @pytest.mark.parametrize("kind", CHALLENGES)
-def test_a_request_that_is_mapped_away_from_a_guarded_host_is_not_judged(
-    mapping: Proxy, upstream: Upstream, kind: str
-) -> None:
+def test_a_request_that_is_mapped_away_from_a_guarded_host_is_not_judged(mapping: Proxy, upstream: Upstream, kind: str) -> None:
     there, before = upstream.place(FOREIGN).always(CHALLENGES[kind]), sends(mapping, GUARDED)
     answer = send(mapping, f"http://{GUARDED}/out{MESSAGES}", kind)
     assert (answer.status, answer.header("x-breakwater")) == (200, None)
@@ -168,7 +162,9 @@ def test_an_answer_of_server_replay_is_judged_and_nothing_counts_as_sent(
     bare = proxies.fresh(addon=False, options=[f"save_stream_file={saved}"]).start()
     assert send(bare, here.url(MESSAGES)).status == 200
     bare.stop()
-    proxy = proxies.fresh({"upstreams": upstream_rows(), **CONFIG}, options=[f"server_replay={saved}", "keepserving=true"]).start()
+    proxy = proxies.fresh(
+        {"upstreams": upstream_rows(), **CONFIG}, options=[f"server_replay={saved}", "keepserving=true"]
+    ).start()
     try:
         answer = send(proxy, here.url(MESSAGES))
         assert (answer.status, answer.retry_after) == (529, 1)
@@ -190,9 +186,7 @@ def web(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterato
 
 @pytest.mark.parametrize("first", ["answer", "challenge"])
 @pytest.mark.parametrize("kind", [*CHALLENGES, "answer"])
-def test_mitmwebs_replay_of_a_flow_is_judged_and_keeps_its_content(
-    web: Web, place: Places, first: str, kind: str
-) -> None:
+def test_mitmwebs_replay_of_a_flow_is_judged_and_keeps_its_content(web: Web, place: Places, first: str, kind: str) -> None:
     answer = whole(openai_message("whole"))
     here = place().then(answer if first == "answer" else whole(MTOP))
     seen = send(web, here.url(COMPLETIONS), "first")

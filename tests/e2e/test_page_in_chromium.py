@@ -149,7 +149,12 @@ def test_it_is_whole_at_every_width_at_both_addresses(shown: Shown, tab: Chromiu
             assert tab.evaluate("innerWidth") == width
             tab.wait("document.querySelector('.hour rect') !== null")  # the last minute is drawn within a second
             for part in PARTS:
-                assert tab.evaluate(f"document.querySelector('section[data-part={part}], [data-part={part}] section')?.offsetHeight ?? 0") > 90, part
+                assert (
+                    tab.evaluate(
+                        f"document.querySelector('section[data-part={part}], [data-part={part}] section')?.offsetHeight ?? 0"
+                    )
+                    > 90
+                ), part
             assert (tab.evaluate(INK) > 2, tab.evaluate(SMALL)) == (True, 0)
             assert tab.evaluate(SIDEWAYS) == []
             assert tab.evaluate(CUT) == []
@@ -183,7 +188,9 @@ def test_who_waits_is_seen_with_for_how_long(shown: Shown, tab: Chromium) -> Non
     tab.open(f"{shown.addresses[0]}/?lang=en")
     rows = "[...document.querySelectorAll('[data-part=tables] tbody tr')]"
     assert tab.evaluate(f"{rows}.length") == 2
-    assert tab.evaluate(f"{rows}.every(row => row.textContent.includes('{PAUSED}') && row.textContent.includes('breaker_open'))")
+    assert tab.evaluate(
+        f"{rows}.every(row => row.textContent.includes('{PAUSED}') && row.textContent.includes('breaker_open'))"
+    )
     waited = f"Number({rows}[0].querySelector('[data-waited]').textContent.match(/\\d+/)[0])"
     before = tab.evaluate(waited)
     tab.wait(f"{waited} > {before} + 1")
@@ -193,8 +200,10 @@ def test_evidence_comes_and_goes_with_its_setting(shown: Shown, tab: Chromium) -
     tab.open(f"{shown.addresses[0]}/?lang=en")
     assert tab.evaluate("document.querySelectorAll('table.report tbody').length") == 6
     first = tab.text("table.report tbody tr.named")
-    assert tab.text("table.report tbody") .strip() == first.strip()
-    assert re.search(r"A · gap under 1 s\s+named.*the likely cause.*5\d/6\d.*\+\d\d% \+\d\d% to \+\d\d%\s+< 0\.001", " ".join(first.split()))
+    assert tab.text("table.report tbody").strip() == first.strip()
+    assert re.search(
+        r"A · gap under 1 s\s+named.*the likely cause.*5\d/6\d.*\+\d\d% \+\d\d% to \+\d\d%\s+< 0\.001", " ".join(first.split())
+    )
     try:
         shown.configure(evidence=False)
         tab.wait("document.querySelectorAll('table.report').length === 0")
@@ -218,14 +227,18 @@ def test_what_is_only_observed_has_other_colours_and_words(shown: Shown, tab: Ch
     assert enforcing[1].startswith("1 upstream is paused.")
     try:
         shown.configure(evidence=True, mode="observe")
-        tab.wait("document.querySelector('[data-part=verdict]').textContent.startsWith('Only observing: 1 upstream would be paused.')")
+        tab.wait(
+            "document.querySelector('[data-part=verdict]').textContent.startsWith('Only observing: 1 upstream would be paused.')"
+        )
         observing = tab.evaluate(f"[{VERDICT}.color, {VERDICT}.backgroundColor]")
         assert not set(observing) & set(enforcing[0])
         assert len(set(tab.evaluate(GROUNDS))) == 4
         assert "would be paused" in tab.text("tr.open .state")
         assert "observing only" in tab.text("[data-part=mode]")
         assert ask(shown.home, f"http://{PAUSED}{MESSAGES}", asked("observed")).status == 200
-        tab.wait("document.querySelector('[data-part=decisions]').textContent.includes('Only observed: it would have been refused here')")
+        tab.wait(
+            "document.querySelector('[data-part=decisions]').textContent.includes('Only observed: it would have been refused here')"
+        )
     finally:
         shown.configure(evidence=True)
         tab.wait("document.querySelector('[data-part=mode]').textContent.includes('enforcing')")
@@ -235,7 +248,11 @@ def test_what_is_only_observed_has_other_colours_and_words(shown: Shown, tab: Ch
 def test_its_buttons_work_there_and_say_what_they_did(shown: Shown, tab: Chromium, at: int) -> None:
     tab.open(f"{shown.addresses[at]}/?lang=en")
     row = f"[...document.querySelectorAll('[data-part=upstreams] tbody')].find(r => r.textContent.includes('{GOOD}'))"
-    for button, said, state in (("open", "opened.", "paused"), ("close", "closed.", "passing"), ("reset", "forgotten.", "passing")):
+    for button, said, state in (
+        ("open", "opened.", "paused"),
+        ("close", "closed.", "passing"),
+        ("reset", "forgotten.", "passing"),
+    ):
         tab.evaluate(f"{row}.querySelector('button[value={button}]').id = 'pressed'")
         tab.click("#pressed")
         tab.wait(f"document.getElementById('said').textContent.endsWith('{said}')")

@@ -53,9 +53,7 @@ def test_who_comes_while_the_breaker_is_open_waits_unsent_and_one_goes_first(
     assert_nothing_is_out(queued, here)
 
 
-def test_a_probe_that_is_cut_or_refused_hands_on_at_once(
-    queued: Proxy, place: Places, many: ThreadPoolExecutor
-) -> None:
+def test_a_probe_that_is_cut_or_refused_hands_on_at_once(queued: Proxy, place: Places, many: ThreadPoolExecutor) -> None:
     here, gate = place(), Gate()
     paused(queued, here)
     here.then(Reply(framing="raw", chunks=[gate], end="abort"), ANSWER)
@@ -111,9 +109,7 @@ def test_side_requests_go_after_main_ones(one_at_a_time: Proxy, place: Places, m
     assert_nothing_is_out(one_at_a_time, here)
 
 
-def test_a_side_request_is_no_probe_while_a_main_one_waits(
-    queued: Proxy, place: Places, many: ThreadPoolExecutor
-) -> None:
+def test_a_side_request_is_no_probe_while_a_main_one_waits(queued: Proxy, place: Places, many: ThreadPoolExecutor) -> None:
     here = place()
     paused(queued, here)
     waiting = in_turn(many, queued, here.always(ANSWER), "side", "main")
@@ -134,9 +130,7 @@ def test_a_side_request_is_no_probe_for_five_seconds_after_a_main_one(queued: Pr
 # -- calls at a time ------------------------------------------------------------------------------------------
 
 
-def test_a_plan_of_two_gives_ten_answers_and_learns_its_number(
-    queued: Proxy, place: Places, many: ThreadPoolExecutor
-) -> None:
+def test_a_plan_of_two_gives_ten_answers_and_learns_its_number(queued: Proxy, place: Places, many: ThreadPoolExecutor) -> None:
     here = place()
     running: set[int] = set()
 
@@ -173,9 +167,7 @@ def test_a_long_stated_wait_is_told_to_the_next_ten_and_none_is_sent(queued: Pro
     assert_nothing_is_out(queued, here)
 
 
-def test_a_short_stated_wait_is_waited_out_and_one_goes_first(
-    queued: Proxy, place: Places, many: ThreadPoolExecutor
-) -> None:
+def test_a_short_stated_wait_is_waited_out_and_one_goes_first(queued: Proxy, place: Places, many: ThreadPoolExecutor) -> None:
     here, gate = place(), Gate()
     here.then(Reply(429, [JSON, ("Retry-After", "3")], [compact(OVERLOAD_1305)]))
     send(queued, here, "first")

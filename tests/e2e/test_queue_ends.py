@@ -178,9 +178,7 @@ def test_those_who_wait_outlive_two_reloads_and_are_sent_at_their_turn(
     tmp_path: Path, upstream: Upstream, place: Places, many: ThreadPoolExecutor
 ) -> None:
     here, gate = place(), Gate()
-    proxy = Reloadable(
-        tmp_path / "proxy", upstream, config={"upstreams": upstream_rows(), **ONE}, options=("flow_detail=0",)
-    )
+    proxy = Reloadable(tmp_path / "proxy", upstream, config={"upstreams": upstream_rows(), **ONE}, options=("flow_detail=0",))
     proxy.start()
     try:
         first = taken(many, proxy, here, gate)

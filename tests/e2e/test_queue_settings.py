@@ -74,9 +74,7 @@ def test_where_nobody_waits_whoever_meets_a_probe_is_told_what_is_left_of_its_le
     assert_nothing_is_out(proxy, here)
 
 
-def test_where_nobody_waits_as_many_go_at_a_time_as_come(
-    proxies: Proxies, place: Places, many: ThreadPoolExecutor
-) -> None:
+def test_where_nobody_waits_as_many_go_at_a_time_as_come(proxies: Proxies, place: Places, many: ThreadPoolExecutor) -> None:
     proxy, here, gate = proxies(OFF, scripts=(PERMITS,)), place(), Gate()
     here.always(streamed(anthropic("one"), before=gate))
     answers = [many.submit(send, proxy, here, f"turn {number}") for number in range(10)]
@@ -169,7 +167,9 @@ def test_who_waits_and_how_it_ended_is_counted_and_two_lines_are_logged(
     assert metric(proxy, "breakwater_queue_waiting", here) == 0
     assert metric(proxy, "breakwater_queue_seconds_count", here) == 4
     assert metric(proxy, "breakwater_queue_seconds_sum", here) >= 3
-    said = [line for line in proxy.log_since(mark).splitlines() if re.search(f"{here.host} .*(wait for their|nobody waits)", line)]
+    said = [
+        line for line in proxy.log_since(mark).splitlines() if re.search(f"{here.host} .*(wait for their|nobody waits)", line)
+    ]
     assert len(said) == 2
     assert re.search(rf"{here.host} breaker_open: requests wait for their turn \(the first is flow [0-9a-f-]{{36}}\)$", said[0])
     assert f"{here.host} queue_empty: nobody waits any more; 4 waited, the longest for " in said[1]

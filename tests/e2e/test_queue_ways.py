@@ -51,9 +51,7 @@ def test_a_stream_of_a_connection_waits_and_its_sibling_goes_on(one_at_a_time: P
     assert_nothing_is_out(one_at_a_time, here)
 
 
-def test_a_stream_that_is_reset_while_it_waits_leaves_the_others_of_its_connection(
-    one_at_a_time: Proxy, place: Places
-) -> None:
+def test_a_stream_that_is_reset_while_it_waits_leaves_the_others_of_its_connection(one_at_a_time: Proxy, place: Places) -> None:
     here, gate = place(), Gate()
     here.then(streamed(anthropic("one"), before=gate)).always(ANSWER)
     with H2Connection(one_at_a_time, here.host) as connection:

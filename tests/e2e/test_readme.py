@@ -83,7 +83,13 @@ class Newcomer:
     def does(self, block: Block) -> str:
         """Run a block to its end; what it prints."""
         done = subprocess.run(
-            self.typed(block), cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            self.typed(block),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
         )
         assert done.returncode == 0, f"{block.script}\n{done.stdout}{done.stderr}"
         return done.stdout

@@ -92,7 +92,8 @@ def test_inside_its_wait_the_same_request_never_reaches_the_upstream(agent: Agen
 
 
 @pytest.mark.parametrize(
-    ("kind", "path", "status", "frames"), [("calm-zai", COMPLETIONS, 503, openai("x")), ("calm-web", QWEN_WEB, 503, qwen_web("x"))]
+    ("kind", "path", "status", "frames"),
+    [("calm-zai", COMPLETIONS, 503, openai("x")), ("calm-web", QWEN_WEB, 503, qwen_web("x"))],
 )
 def test_other_wires_remember_too(agent: Agents, kind: str, path: str, status: int, frames: list[bytes]) -> None:
     here = agent(kind, path)
@@ -106,7 +107,13 @@ def test_other_wires_remember_too(agent: Agents, kind: str, path: str, status: i
 
 @pytest.mark.parametrize(
     "change",
-    [{"max_tokens": 8000}, {"stream": False}, {"temperature": 0.2}, {"metadata": {"user_id": "other"}}, {"thinking": {"type": "enabled"}}],
+    [
+        {"max_tokens": 8000},
+        {"stream": False},
+        {"temperature": 0.2},
+        {"metadata": {"user_id": "other"}},
+        {"thinking": {"type": "enabled"}},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_the_same_question_with_other_flags_is_the_same_request(agent: Agents, change: dict[str, object]) -> None:
@@ -161,9 +168,7 @@ def test_what_is_left_of_the_wait_gets_less(agent: Agents) -> None:
 
 
 @pytest.mark.parametrize("refusal", [CHALLENGE, whole(OVERLOAD_1305, 429)], ids=["challenge", "overload"])
-def test_after_its_wait_it_is_asked_and_a_second_refusal_tells_the_doubled_wait(
-    agent: Agents, refusal: Reply
-) -> None:
+def test_after_its_wait_it_is_asked_and_a_second_refusal_tells_the_doubled_wait(agent: Agents, refusal: Reply) -> None:
     here = agent()
     here.place.then(refusal, refusal).always(ANSWER)
     first = here.turn("same")

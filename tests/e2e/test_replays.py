@@ -151,9 +151,7 @@ def test_the_answer_to_a_second_send_streams_as_it_comes(agent: Agents, scheme: 
     ("kind", "path", "refusal", "frames"),
     [("zai", COMPLETIONS, whole(RATE_LIMIT_1302, 429), openai("x")), ("web", QWEN_WEB, Reply(429), qwen_web("x"))],
 )
-def test_other_wires_are_sent_again_too(
-    agent: Agents, kind: str, path: str, refusal: Reply, frames: list[bytes]
-) -> None:
+def test_other_wires_are_sent_again_too(agent: Agents, kind: str, path: str, refusal: Reply, frames: list[bytes]) -> None:
     here = agent(kind, warm=False)
     here.path = path
     here.answered(streamed(frames))
@@ -172,9 +170,7 @@ def test_an_http2_client_gets_the_answer_of_the_second_send(proxy: Proxy, agent:
 
 
 @pytest.mark.parametrize(("scheme", "port"), [("http", None), ("https", None), ("https", 8443)])
-def test_three_refusals_are_three_sends_and_an_honest_529(
-    proxy: Proxy, agent: Agents, scheme: str, port: int | None
-) -> None:
+def test_three_refusals_are_three_sends_and_an_honest_529(proxy: Proxy, agent: Agents, scheme: str, port: int | None) -> None:
     mark = proxy.log_lines
     here = agent(scheme=scheme, port=port)
     here.place.then(REFUSED, REFUSED, REFUSED)
@@ -226,9 +222,7 @@ def test_another_kind_of_refusal_ends_the_attempts(agent: Agents) -> None:
 
 def test_a_short_wait_of_the_upstream_is_respected(agent: Agents) -> None:
     here = agent("zai")
-    here.place.then(
-        Reply(429, headers=[JSON, ("Retry-After", "1")], chunks=[compact(RATE_LIMIT_1302)]), streamed(ANSWER)
-    )
+    here.place.then(Reply(429, headers=[JSON, ("Retry-After", "1")], chunks=[compact(RATE_LIMIT_1302)]), streamed(ANSWER))
     assert here.turn().status == 200
     assert gaps(here.sends)[0] >= 0.95
 
@@ -535,15 +529,11 @@ def test_fifty_replays_at_once_are_all_answered(proxy: Proxy, agent: Agents) -> 
     def reply(hit: Hit) -> Reply:
         with lock:
             seen[hit.header("authorization")] += 1
-            return (
-                REFUSED if seen[hit.header("authorization")] == 2 else streamed(anthropic(hit.header("x-word") or ""))
-            )
+            return REFUSED if seen[hit.header("authorization")] == 2 else streamed(anthropic(hit.header("x-word") or ""))
 
     here = agent(warm=False)
     here.place.always(reply)
-    crowd = [
-        Agent(proxy, here.place, ZCODE, f"agent{number}", more=[("x-word", f"word{number}")]) for number in range(50)
-    ]
+    crowd = [Agent(proxy, here.place, ZCODE, f"agent{number}", more=[("x-word", f"word{number}")]) for number in range(50)]
     with ThreadPoolExecutor(50) as pool:
         assert {answer.status for answer in pool.map(lambda one: one.turn("first"), crowd)} == {200}
         answers = list(pool.map(lambda one: one.turn("next"), crowd))
@@ -568,9 +558,7 @@ class LastWords:
 
     def _serve(self) -> None:
         answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + b"".join(ANSWER)
-        refusal = b"HTTP/1.1 400 No\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n" + compact(
-            CAPTCHA_3007
-        )
+        refusal = b"HTTP/1.1 400 No\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n" + compact(CAPTCHA_3007)
         for words in (answer, refusal, *([b""] if self._silent else [])):
             connection, _ = self._listening.accept()
             with connection:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,12 +45,13 @@ class Shell:
 
     def run(self, line: str) -> str:
         """What a command prints; nothing of one that goes on."""
-        quiet = {"cwd": self.folder, "env": self._environment, "stderr": subprocess.DEVNULL}
+        quiet: dict[str, Any] = {"cwd": self.folder, "env": self._environment, "stderr": subprocess.DEVNULL}
         if line.endswith(" &"):
             command = ["bash", "-c", f"exec {self.here(line[:-2])}"]
-            self._started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True, **quiet))  # type: ignore[call-overload]
+            self._started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True, **quiet))
             return ""
-        return subprocess.run(["bash", "-c", self.here(line)], stdout=subprocess.PIPE, check=False, timeout=30, text=True, **quiet).stdout  # type: ignore[call-overload, no-any-return]
+        command = ["bash", "-c", self.here(line)]
+        return str(subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=30, text=True, **quiet).stdout)
 
     def end(self) -> None:
         for process in self._started:
@@ -69,9 +71,13 @@ def test_two_breakwaters_share_one_state(shell: Shell) -> None:
     assert len(lines) == 4
     for line in lines:
         shell.run(line)
-    wait_for(lambda: re.search(r'breakwater_shared_connected\{server="redis://127.*\} 1', shell.run(look)) is not None, "not shared")
+    wait_for(
+        lambda: re.search(r'breakwater_shared_connected\{server="redis://127.*\} 1', shell.run(look)) is not None, "not shared"
+    )
     other = look.replace("18081", "18082")
-    wait_for(lambda: re.search(r"breakwater_shared_connected\{.*\} 1", shell.run(other)) is not None, "the other shares nothing")
+    wait_for(
+        lambda: re.search(r"breakwater_shared_connected\{.*\} 1", shell.run(other)) is not None, "the other shares nothing"
+    )
 
 
 @pytest.mark.skipif(shutil.which("haproxy") is None, reason="no haproxy here: apt-get install haproxy")

@@ -63,9 +63,7 @@ def _openai(url: str, retries: int) -> openai.OpenAI:
 
 def _openai_stream(url: str, retries: int) -> str:
     with _openai(url, retries) as client:
-        chunks = client.chat.completions.create(
-            model="glm-5.2", messages=[{"role": "user", "content": "hi"}], stream=True
-        )
+        chunks = client.chat.completions.create(model="glm-5.2", messages=[{"role": "user", "content": "hi"}], stream=True)
         return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
@@ -150,9 +148,7 @@ def test_a_challenged_stream_waits_and_then_streams_the_answer(
     assert gap(here) >= 1  # the Retry-After of these settings; without one the SDKs come again after half a second
 
 
-def test_a_challenged_whole_answer_waits_too(
-    quick: Proxy, place: Places, through: Callable[[Proxy], None], sdk: Sdk
-) -> None:
+def test_a_challenged_whole_answer_waits_too(quick: Proxy, place: Places, through: Callable[[Proxy], None], sdk: Sdk) -> None:
     through(quick)
     here = place().then(whole(MTOP), whole(sdk.message(TEXT)))
     assert sdk.create(here.url(sdk.base), 2) == TEXT

@@ -38,11 +38,7 @@ CONFIG = {"upstreams": upstream_rows(), **NO_QUEUE, "breaker": {"open_seconds": 
 @pytest.fixture(scope="module")
 def shown(proxies: Proxies) -> Proxy:
     """A proxy of these tests alone: the page shows all of its upstreams."""
-    few = {
-        host: row
-        for host, row in upstream_rows().items()
-        if host in ("z240.test", "z241.test", *hosts("qwen-web")[-1:])
-    }
+    few = {host: row for host, row in upstream_rows().items() if host in ("z240.test", "z241.test", *hosts("qwen-web")[-1:])}
     return proxies.fresh(json.dumps({**CONFIG, "upstreams": few})).start()
 
 

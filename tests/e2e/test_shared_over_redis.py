@@ -23,7 +23,9 @@ Places = Callable[..., Place]
 Fleet = Callable[..., list[Proxy]]
 ANSWER = streamed(anthropic("one"))
 BLOCKED = whole({"code": 3012, "msg": "Unusual activity"}, 405)
-OVERFLOW = whole({"error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens."}}, 400)
+OVERFLOW = whole(
+    {"error": {"message": "This model's maximum context length is 65536 tokens. However, you requested 86046 tokens."}}, 400
+)
 
 
 @with_each_server
@@ -189,9 +191,7 @@ def may_what(page: str) -> list[str]:
     return text.partition("ACL SETUSER breakwater on >password ")[2].partition("\n")[0].split()
 
 
-def test_a_server_behind_tls_with_a_user_who_may_little_is_used(
-    fleet: Fleet, place: Places, tmp_path: Path
-) -> None:
+def test_a_server_behind_tls_with_a_user_who_may_little_is_used(fleet: Fleet, place: Places, tmp_path: Path) -> None:
     (tmp_path / "authority").mkdir()
     authority = Authority(tmp_path / "authority")
     may = ["on", ">pw-CANARY", *may_what("docs/scaling.md")]

@@ -46,11 +46,15 @@ def plain_hashes(data: bytes) -> set[str]:
     return {one.hexdigest()[:16] for one in whole + [hashlib.blake2b(data, digest_size=size) for size in sizes]}
 
 
-def test_no_canary_and_no_plain_hash_of_one_is_told_to_the_server(proxies: Proxies, place: Places, server: SharedServer) -> None:
+def test_no_canary_and_no_plain_hash_of_one_is_told_to_the_server(
+    proxies: Proxies, place: Places, server: SharedServer
+) -> None:
     server.ask("ACL", "SETUSER", "cnry-user-6q", "on", ">cnry-password-6q", "~*", "&*", "+@all")
     url = f"redis://cnry-user-6q:cnry-password-6q@127.0.0.1:{server.port}/0?client_name=breakwater"
     replays = {"gap_seconds": 60, "base_seconds": 0}
-    proxy = proxies.fresh({"windows": {"tiny": 1000}, "replay": replays, "shared": url, "breaker": {"scope": "account"}}).start()
+    proxy = proxies.fresh(
+        {"windows": {"tiny": 1000}, "replay": replays, "shared": url, "breaker": {"scope": "account"}}
+    ).start()
     said: list[str] = []
     over = threading.Event()
     watch = threading.Thread(target=lambda: said.extend(server.watch(60.0, over)))

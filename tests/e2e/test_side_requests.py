@@ -167,7 +167,14 @@ def test_a_main_request_of_any_size_is_forwarded(agent: Agents, count: int) -> N
 
 @pytest.mark.parametrize(
     "more",
-    [{"max_tokens": "20"}, {"max_tokens": 20.0}, {"max_tokens": 0}, {"max_tokens": -5}, {"max_tokens": None}, {"max_tokens": 201}],
+    [
+        {"max_tokens": "20"},
+        {"max_tokens": 20.0},
+        {"max_tokens": 0},
+        {"max_tokens": -5},
+        {"max_tokens": None},
+        {"max_tokens": 201},
+    ],
     ids=lambda more: repr(more["max_tokens"]),
 )
 def test_an_odd_or_larger_budget_makes_a_main_request(agent: Agents, more: dict[str, Any]) -> None:
@@ -224,7 +231,9 @@ OVERFLOWS = {
     "a 400": overflow(1500),
     "a 413": overflow(1500, 413),
     "a 200": overflow(1500, 200),
-    "a frame": streamed([event({"error": {"message": "prompt is too long: 2100 tokens > 1500 maximum", "type": "invalid_request_error"}})]),
+    "a frame": streamed(
+        [event({"error": {"message": "prompt is too long: 2100 tokens > 1500 maximum", "type": "invalid_request_error"}})]
+    ),
     "n_ctx": whole(
         {
             "error": {
@@ -303,7 +312,11 @@ def responses_sse(tokens: int) -> Reply:
 
 def late_usage(tokens: int) -> Reply:
     frames = anthropic("Hello")
-    stop = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"input_tokens": tokens, "output_tokens": 2}}
+    stop = {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn"},
+        "usage": {"input_tokens": tokens, "output_tokens": 2},
+    }
     return streamed([*frames[:-2], event(stop), frames[-1]])
 
 
@@ -376,7 +389,10 @@ def test_numbers_in_what_a_model_wrote_teach_and_release_nothing(agent: Agents) 
     [
         whole({"error": {"code": "1261", "message": "Prompt exceeds max length"}}, 400),
         whole({"error": {"code": "1261", "message": "Prompt exceeds max length"}}),
-        whole({"type": "error", "error": {"type": "invalid_request_error", "message": "Input is too long for requested model."}}, 400),
+        whole(
+            {"type": "error", "error": {"type": "invalid_request_error", "message": "Input is too long for requested model."}},
+            400,
+        ),
     ],
     ids=["1261", "1261 in a 200", "text"],
 )
@@ -419,9 +435,7 @@ def test_texts_that_only_look_like_an_overflow_teach_nothing(agent: Agents, text
 @pytest.mark.parametrize(
     ("model", "headers"), [("small-1[1m]", []), ("small-1", [("anthropic-beta", "claude-code-20250219,context-1m-2025-08-07")])]
 )
-def test_a_request_for_the_long_context_has_a_larger_window(
-    agent: Agents, model: str, headers: list[tuple[str, str]]
-) -> None:
+def test_a_request_for_the_long_context_has_a_larger_window(agent: Agents, model: str, headers: list[tuple[str, str]]) -> None:
     here = agent()
     here.place.always(ANSWER)
     refused(here.send(side(OVERSIZE)))

@@ -104,9 +104,7 @@ def test_a_made_up_penalty_blocks_the_account(agent: Agents) -> None:
 
 
 @pytest.mark.parametrize(("path", "frames"), [(MESSAGES, anthropic), (COMPLETIONS, openai)])
-def test_a_made_up_code_in_a_running_stream_ends_it(
-    agent: Agents, path: str, frames: Callable[..., list[bytes]]
-) -> None:
+def test_a_made_up_code_in_a_running_stream_ends_it(agent: Agents, path: str, frames: Callable[..., list[bytes]]) -> None:
     here = agent(path=path)
     refusal = event({"error": {"code": "777001", "message": "made up"}})
     here.place.then(streamed([*frames("one")[:3], refusal, *frames("two")]))
@@ -148,9 +146,7 @@ def changing(proxies: Proxies) -> Iterator[Proxy]:
     proxy.stop()
 
 
-def test_a_row_that_is_written_while_it_runs_is_taken_up_and_a_bad_one_is_not(
-    changing: Proxy, upstream: Upstream
-) -> None:
+def test_a_row_that_is_written_while_it_runs_is_taken_up_and_a_bad_one_is_not(changing: Proxy, upstream: Upstream) -> None:
     place = turns.place(upstream, "calm-zai")
     place.always(Reply(headers=[JSON], chunks=[b'{"error":{"code":"777009","message":"made up"}}']))
 

@@ -37,9 +37,7 @@ PAGE = b"<!doctype html><script>\n" + (b"var a = 'something long enough to be a 
 COMMENT = b":" + b"x" * 15_000
 REPLIES: dict[str, Reply] = {
     "a page with blank lines in a stream": raw([FRAME, PAGE], SSE),
-    "a page with blank lines in many pieces": raw(
-        [FRAME, *(PAGE[at : at + 50] for at in range(0, len(PAGE), 50))], SSE
-    ),
+    "a page with blank lines in many pieces": raw([FRAME, *(PAGE[at : at + 50] for at in range(0, len(PAGE), 50))], SSE),
     "a comment line in single bytes": raw(singly(COMMENT), SSE),
     "a comment line in single bytes after an answer": raw([FRAME, *singly(COMMENT)], SSE),
     "empty gzip members": raw([gzip.compress(b"") * 200_000], SSE, ("content-encoding", "gzip")),

@@ -94,9 +94,7 @@ def test_the_target_of_a_tunnel_counts_and_not_another_name_in_the_hello(
     assert answer.status == 529
 
 
-def test_the_host_header_decides_nothing(
-    by_mode: Callable[[str], Proxy], upstream: Upstream, place: Places
-) -> None:
+def test_the_host_header_decides_nothing(by_mode: Callable[[str], Proxy], upstream: Upstream, place: Places) -> None:
     here = place().then(whole(MTOP))
     upstream.place(ELSEWHERE).then(whole(MTOP))
     to_bare = f"http://{ways.BARE}{MESSAGES}"

@@ -39,9 +39,7 @@ HTML = (("content-type", "text/html"),)
 
 def _reader(product: Metered, headers: tuple[tuple[str, str], ...], wire: str = "OPENAI") -> Any:
     kinds = product["policies.kinds"]
-    surface = product["policies.calls"].Surface(
-        "zai", kinds.Family.ZAI, getattr(kinds.Wire, wire), kinds.Role.GENERATION
-    )
+    surface = product["policies.calls"].Surface("zai", kinds.Family.ZAI, getattr(kinds.Wire, wire), kinds.Role.GENERATION)
     head = product["policies.answer.head"].Head(200, headers)
     return product["policies.answer.reader"].Reader(surface, head, product["policies.refusal.recogniser"].Recogniser())
 
@@ -105,9 +103,7 @@ def head(product: Metered, pieces: Pieces) -> None:
 def request(wire: str) -> Reading:
     def read(product: Metered, pieces: Pieces) -> None:
         kinds, body = product["policies.kinds"], b"".join(pieces)
-        surface = product["policies.calls"].Surface(
-            "zai", kinds.Family.ZAI, getattr(kinds.Wire, wire), kinds.Role.GENERATION
-        )
+        surface = product["policies.calls"].Surface("zai", kinds.Family.ZAI, getattr(kinds.Wire, wire), kinds.Role.GENERATION)
         call = product["policies.request.reading"].read(
             surface, "POST", "/", lambda _: "", "", body, size=len(body), account="a", hashed=lambda text: text
         )
@@ -139,9 +135,7 @@ def request(wire: str) -> Reading:
 def config(product: Metered, pieces: Pieces) -> None:
     settings = product["policies.settings_file"]
     with contextlib.suppress(settings.SettingsError):
-        settings.parse(
-            b"".join(pieces).decode(), "config.yaml", {}, product["policies.request.surfaces"].BUILT_IN
-        )
+        settings.parse(b"".join(pieces).decode(), "config.yaml", {}, product["policies.request.surfaces"].BUILT_IN)
 
 
 def state(product: Metered, pieces: Pieces) -> None:

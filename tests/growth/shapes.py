@@ -171,12 +171,8 @@ REQUESTS: dict[str, Shape] = {
     "native messages": again(b'{"role":"user","content":"a"},', b'{"input":{"messages":[', b"{}]}}"),
 }
 TEXTS: dict[str, Shape] = {
-    "tools": numbered(
-        'data: {{"type":"content_block_start","index":{},"content_block":{{"name":"t"}}}}\n\n'
-    ),
-    "calls": numbered(
-        'data: {{"choices":[{{"delta":{{"tool_calls":[{{"index":{},"function":{{"name":"t"}}}}]}}}}]}}\n\n'
-    ),
+    "tools": numbered('data: {{"type":"content_block_start","index":{},"content_block":{{"name":"t"}}}}\n\n'),
+    "calls": numbered('data: {{"choices":[{{"delta":{{"tool_calls":[{{"index":{},"function":{{"name":"t"}}}}]}}}}]}}\n\n'),
     "native pieces": again(b'data: {"output":{"text":"a"}}\n\n'),
     "native pieces that differ": numbered('data: {{"output":{{"text":"{}"}}}}\n\n'),
     "blocks": again(b'{"name":"t"},', b'{"type":"message","content":[', b"{}]}"),
@@ -201,5 +197,3 @@ STATES: dict[str, Shape] = {
     "arrays": again(b"["),
     "keys": numbered('"k{}":1,', b'{"version":1,', b'"z":1}'),
 }
-
-

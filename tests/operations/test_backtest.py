@@ -46,7 +46,15 @@ class Recording:
         return connection.Server(address=("zcode.z.ai", 443), timestamp_start=at, timestamp_tcp_setup=at)
 
     def exchange(
-        self, status: int, body: bytes, *, wait: float = 5.0, text: str = "", fresh: bool = False, token: str = "", **answer: str
+        self,
+        status: int,
+        body: bytes,
+        *,
+        wait: float = 5.0,
+        text: str = "",
+        fresh: bool = False,
+        token: str = "",
+        **answer: str,
     ) -> http.HTTPFlow:
         """One flow, ``wait`` seconds after the one before it ended, that took one second."""
         self.now += wait

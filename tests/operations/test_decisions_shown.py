@@ -31,9 +31,7 @@ def exchanged(controller: Controller, text: bytes, body: bytes) -> http.HTTPFlow
 
 
 @pytest.mark.parametrize(("before", "reason", "sends"), [(0, "challenge_busy", 1), (1, "breaker_open", 0)])
-def test_what_is_said_of_it_is_one_value(
-    caplog: pytest.LogCaptureFixture, before: int, reason: str, sends: int
-) -> None:
+def test_what_is_said_of_it_is_one_value(caplog: pytest.LogCaptureFixture, before: int, reason: str, sends: int) -> None:
     caplog.set_level(logging.INFO)
     controller = Controller(settings("breaker: {strikes: 1}"))
     for _ in range(before):

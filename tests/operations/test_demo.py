@@ -29,8 +29,7 @@ def on_demo(test: Callable[[Ask], Awaitable[None]]) -> None:
 async def ask(address: tuple[str, int], path: str, body: bytes = b"{}", method: str = "POST") -> tuple[int, str, bytes]:
     reader, writer = await asyncio.open_connection(*address)
     writer.write(
-        b"%b %b HTTP/1.1\r\nhost: demo\r\ncontent-length: %d\r\n\r\n%b"
-        % (method.encode(), path.encode(), len(body), body)
+        b"%b %b HTTP/1.1\r\nhost: demo\r\ncontent-length: %d\r\n\r\n%b" % (method.encode(), path.encode(), len(body), body)
     )
     head, _, data = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
@@ -116,9 +115,7 @@ def test_a_body_that_asks_for_no_stream_gets_a_whole_answer(body: bytes) -> None
     on_demo(test)
 
 
-@over(
-    "junk", [b"", b"\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"x" * 70000]
-)
+@over("junk", [b"", b"\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"x" * 70000])
 def test_what_is_no_request_ends_its_own_connection_only(junk: bytes) -> None:
     async def run() -> None:
         demo = Demo()

@@ -98,7 +98,9 @@ CANARIES = st.one_of(
     st.lists(WORD, min_size=3, max_size=12).map(" ".join),
     WORD.map(str.title),
     WORD.map(str.upper),
-    st.text("\u4eba\u5f20\u4e09\u674e\u56db\u738b\u4e94\u8bf7\u5e2e\u6211\u5199", min_size=6, max_size=20).map("\u738b\u4e94".__add__),
+    st.text("\u4eba\u5f20\u4e09\u674e\u56db\u738b\u4e94\u8bf7\u5e2e\u6211\u5199", min_size=6, max_size=20).map(
+        "\u738b\u4e94".__add__
+    ),
     st.tuples(WORD, WORD).map(lambda pair: f"{pair[0]}@{pair[1]}.example"),
     st.integers(10**6, 10**16).map(str),
     st.integers(10**9, 10**11).map(lambda number: f"+86 {number}"),
@@ -118,7 +120,10 @@ def bodies(canary: str) -> list[bytes]:
     values: list[object] = [
         {"error": {"code": canary, "type": canary, "message": f"Rate limit reached for {canary} on {canary}", "param": canary}},
         {"code": 1302, "msg": canary, "data": {"user": canary, "deep": [{"status": canary, canary: canary}]}},
-        {"ret": [canary, f"FAIL_SYS_USER_VALIDATE::{canary}"], "data": {"url": f"https://x/{canary}/_____tmd_____/punish?x={canary}"}},
+        {
+            "ret": [canary, f"FAIL_SYS_USER_VALIDATE::{canary}"],
+            "data": {"url": f"https://x/{canary}/_____tmd_____/punish?x={canary}"},
+        },
         {"code": f"[1302][{canary}]", "message": f"<400> InternalError.Algo.InvalidParameter: {canary}", canary: [canary]},
         [canary, {"error": canary}],
         canary,
@@ -151,7 +156,16 @@ def test_nothing_that_tells_of_a_person_can_be_in_it(canary: str) -> None:
         flow.request = http.Request.make("POST", url, json.dumps(said).encode(), http.Headers(authorization=canary.encode()))
         fields = [
             (name, canary.encode())
-            for name in (b"server", b"retry-after", b"x-request-id", b"set-cookie", b"content-type", b"via", b"bxpunish", b"location")
+            for name in (
+                b"server",
+                b"retry-after",
+                b"x-request-id",
+                b"set-cookie",
+                b"content-type",
+                b"via",
+                b"bxpunish",
+                b"location",
+            )
         ]
         flow.response = http.Response.make(418, body)
         flow.response.headers = http.Headers([*fields, (b"x-" + re.sub(rb"\W", b"-", canary.encode()) + b"9", b"1")])

@@ -220,8 +220,12 @@ def test_decisions_alike_in_a_row_are_one_row_with_their_number(ask: Ask, source
     assert "Told 29" not in text
 
 
-def test_remembered_refusals_of_one_account_are_one_row_with_their_number_and_the_longest_wait(ask: Ask, source: SourceStub) -> None:
-    source.shown = status(refusals=[RefusalRow("wait", "zai", account, left) for left in (9.0, 33.0, 21.0) for account in ("aa", "bb")])
+def test_remembered_refusals_of_one_account_are_one_row_with_their_number_and_the_longest_wait(
+    ask: Ask, source: SourceStub
+) -> None:
+    source.shown = status(
+        refusals=[RefusalRow("wait", "zai", account, left) for left in (9.0, 33.0, 21.0) for account in ("aa", "bb")]
+    )
     text = ask("/?lang=en").text
     assert text.count("× 3") == text.count("33 s left") == 2
     assert "21 s left" not in text
@@ -247,9 +251,7 @@ def test_a_fault_in_the_source_is_told_once_and_without_its_words(
             response = ask()
             assert response.status_code == 500
             assert response.content == b"Internal Server Error\n"
-    assert caplog.messages == [
-        "Breakwater: the status page cannot be shown (KeyError in fail); traffic is not concerned"
-    ]
+    assert caplog.messages == ["Breakwater: the status page cannot be shown (KeyError in fail); traffic is not concerned"]
 
 
 def test_odd_numbers_do_not_break_the_page(ask: Ask, source: SourceStub) -> None:
@@ -269,7 +271,12 @@ def test_kinds_and_reasons_are_chinese_on_the_chinese_page_with_their_code_besid
     decided = DecisionRow(990.0, "f", "zai", "anthropic", "/v1/messages", "overload", "breaker_open", said, 41.2, 0, 529)
     source.shown = status(decisions=(decided,))
     chinese, english = ask("/?lang=zh").text, ask("/?lang=en").text
-    for words in ("熔断中 <code>breaker_open</code>", "<td>过载</td>", "<td>等待<div", "本地拒绝：熔断器已打开；告知等待 42 秒。"):
+    for words in (
+        "熔断中 <code>breaker_open</code>",
+        "<td>过载</td>",
+        "<td>等待<div",
+        "本地拒绝：熔断器已打开；告知等待 42 秒。",
+    ):
         assert words in chinese, words
     assert "熔断" not in english.replace("中文", "")
     assert "<td>overload</td>" in english

@@ -77,10 +77,7 @@ def test_without_the_token_nothing_is_done(ask: Ask, source: SourceStub, token: 
 
 def test_the_token_counts_in_the_form_alone(ask: Ask, source: SourceStub) -> None:
     body = b"action=open"
-    assert (
-        ask(f"/act?token={TOKEN}", "POST", {**FORM, "Origin": ORIGIN, "Cookie": f"token={TOKEN}"}, body).status_code
-        == 403
-    )
+    assert ask(f"/act?token={TOKEN}", "POST", {**FORM, "Origin": ORIGIN, "Cookie": f"token={TOKEN}"}, body).status_code == 403
     assert source.done == []
 
 

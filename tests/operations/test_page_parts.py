@@ -15,7 +15,12 @@ def test_what_is_paused_or_in_use_comes_first_and_what_is_idle_is_folded(ask: As
     rows = (UpstreamRow("idle-one"), UpstreamRow("in-use", sent=1), UpstreamRow("held-up", state="open", seconds_left=9))
     source.shown = status(upstreams=rows)
     text = ask().text
-    assert text.index('"name">held-up') < text.index('"name">in-use') < text.index('<details id="idle">') < text.index('"name">idle-one')
+    assert (
+        text.index('"name">held-up')
+        < text.index('"name">in-use')
+        < text.index('<details id="idle">')
+        < text.index('"name">idle-one')
+    )
     source.shown = status(upstreams=rows[:1])
     assert '<details id="idle" open>' in ask().text
 
@@ -33,7 +38,15 @@ def test_what_is_only_observed_has_words_and_a_colour_of_its_own(ask: Ask, sourc
 
 def test_evidence_is_a_table_with_what_is_named_first_and_gone_where_none_is_kept(ask: Ask, source: SourceStub) -> None:
     told = {
-        "en": ("A · gap under 1 s", "D · fresh TLS connection", "+84%", "+76% to +88%", "the likely cause", "Too few", "400 exchanges"),
+        "en": (
+            "A · gap under 1 s",
+            "D · fresh TLS connection",
+            "+84%",
+            "+76% to +88%",
+            "the likely cause",
+            "Too few",
+            "400 exchanges",
+        ),
         "zh": ("A · 间隔小于 1 秒", "D · 新的 TLS 连接", "+84%", "+76% 至 +88%", "很可能是原因", "样本太少", "共 400 次请求"),
     }
     for language, words in told.items():

@@ -12,7 +12,9 @@ from operations.page_site import HOST, site
 from tests.rows import over
 
 
-def asked(host: str, port: int, header: str, *, peer: str = "127.0.0.1", mode: str = "regular", listens: int = 8080) -> http.HTTPFlow:
+def asked(
+    host: str, port: int, header: str, *, peer: str = "127.0.0.1", mode: str = "regular", listens: int = 8080
+) -> http.HTTPFlow:
     flow: Any = tflow.tflow()
     flow.request.host, flow.request.port = host, port
     flow.request.headers["host"] = header

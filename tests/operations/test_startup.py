@@ -40,9 +40,7 @@ def test_an_option_of_somebody_elses_is_not_ours_to_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["evidence_path", "state_path"])
-@pytest.mark.parametrize(
-    "path", ["{}/missing/file", "{}/file/inner", "{}", "{}/" + "x" * 300, "~nobody-of-that-name/x"]
-)
+@pytest.mark.parametrize("path", ["{}/missing/file", "{}/file/inner", "{}", "{}/" + "x" * 300, "~nobody-of-that-name/x"])
 def test_a_path_that_cannot_be_written_is_one_line_that_names_its_key(tmp_path: Path, key: str, path: str) -> None:
     (tmp_path / "file").write_text("")
     settings = Settings(**{key: path.format(tmp_path)})  # type: ignore[arg-type]

@@ -49,9 +49,7 @@ def warned(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) ->
         (["regular@localhost:8080"], "", False),
     ],
 )
-def test_each_mode_that_listens_beyond_loopback_is_warned_of(
-    warned: Any, mode: list[str], host: str, beyond: bool
-) -> None:
+def test_each_mode_that_listens_beyond_loopback_is_warned_of(warned: Any, mode: list[str], host: str, beyond: bool) -> None:
     assert ("listening beyond loopback" in warned(mode=mode, listen_host=host)) is beyond
 
 

@@ -75,7 +75,9 @@ def test_a_status_becomes_json_with_every_row() -> None:
         version="1",
         mode="enforce",
         upstreams=(UpstreamRow("zai", ("api.z.ai",), state="open", seconds_left=3.5),),
-        decisions=(DecisionRow(999.0, "flow", "zai", "anthropic", "/v1/messages", "overload", "overload", said("why"), wait=30),),
+        decisions=(
+            DecisionRow(999.0, "flow", "zai", "anthropic", "/v1/messages", "overload", "overload", said("why"), wait=30),
+        ),
         windows=(WindowRow("zai", "glm-5", 202745),),
         refusals=(RefusalRow("wait", "zai", "ab12", 3.0),),
         report=REPORT,

@@ -22,7 +22,11 @@ BAD_SECONDS = 70.0
 LATENCY = 0.05
 AT_MOST = 4
 PAGE = b'<!doctypehtml><html><head><meta name="aliyun_waf_aa" content="x"><meta name="aliyun_waf_bb" content="y"></head></html>'
-FORMS = {"mtop": (200, MTOP, "application/json"), "page": (200, PAGE, "text/html"), "3007": (400, b'{"code":3007,"msg":"captcha verify failed"}', "application/json")}
+FORMS = {
+    "mtop": (200, MTOP, "application/json"),
+    "page": (200, PAGE, "text/html"),
+    "3007": (400, b'{"code":3007,"msg":"captcha verify failed"}', "application/json"),
+}
 
 
 @dataclass(frozen=True)
@@ -167,9 +171,7 @@ class Afternoon:
         bad = self.controller.now < BAD_SECONDS
         self._later(self.controller.now + LATENCY, lambda: self._reply(name, client, account, more, ex, bad=bad))
 
-    def _reply(
-        self, name: str, client: Client, account: str, more: dict[str, Any], ex: Exchange, *, bad: bool
-    ) -> None:
+    def _reply(self, name: str, client: Client, account: str, more: dict[str, Any], ex: Exchange, *, bad: bool) -> None:
         status, body, kind = self.form if bad else (200, OK, "application/json")
         decision = self.controller.reply(ex, body, status, content_type=kind)
         self.controller.settle(ex)
@@ -184,7 +186,14 @@ class Afternoon:
         return Told(decision.answer.status, wait)
 
 
-PLACES = [("zai", "mtop"), ("zai", "page"), ("qwen-chat", "mtop"), ("qwen-chat", "page"), ("dashscope", "mtop"), ("zcode", "3007")]
+PLACES = [
+    ("zai", "mtop"),
+    ("zai", "page"),
+    ("qwen-chat", "mtop"),
+    ("qwen-chat", "page"),
+    ("dashscope", "mtop"),
+    ("zcode", "3007"),
+]
 
 
 @over(("where", "form"), PLACES)

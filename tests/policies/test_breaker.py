@@ -131,9 +131,7 @@ def test_the_third_challenge_in_a_row_opens_it_with_a_warning_and_the_window() -
     passes = [passed(breaker, START) for _ in range(3)]
     assert breaker.challenged(passes[0], START) is None
     assert breaker.challenged(passes[1], START) is None
-    assert breaker.challenged(passes[2], START) == Transition(
-        "zai", CLOSED, OPEN, "repeated_challenges", "warning", 59.0
-    )
+    assert breaker.challenged(passes[2], START) == Transition("zai", CLOSED, OPEN, "repeated_challenges", "warning", 59.0)
 
 
 def test_an_answer_in_between_starts_the_row_again() -> None:

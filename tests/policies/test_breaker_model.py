@@ -93,7 +93,10 @@ class BreakerMachine(RuleBasedStateMachine):
             assert transition is None
             assert after == before, "a request of the past moved the breaker"
         if permit == self.probe:
-            assert after.state is {"answered": BreakerState.CLOSED, "challenged": BreakerState.OPEN, "ended": BreakerState.HALF_OPEN}[outcome]
+            assert (
+                after.state
+                is {"answered": BreakerState.CLOSED, "challenged": BreakerState.OPEN, "ended": BreakerState.HALF_OPEN}[outcome]
+            )
             self.probe = None
         if transition is not None and after.state in (BreakerState.OPEN, BreakerState.HALF_OPEN):
             self.bury()

@@ -66,7 +66,11 @@ def test_a_blank_is_filled_with_words_as_they_are() -> None:
     ("mode", "english", "chinese"),
     [
         ("enforce", "inside a 200 became a 529: wait 59 s.", "200 中的质询：繁忙 [mtop-busy] 已改写为 529：等待 59 秒。"),
-        ("observe", "inside a 200 would have become a 529: wait 59 s.", "仅观察：200 中的质询：繁忙 [mtop-busy] 本应改写为 529：等待 59 秒。"),
+        (
+            "observe",
+            "inside a 200 would have become a 529: wait 59 s.",
+            "仅观察：200 中的质询：繁忙 [mtop-busy] 本应改写为 529：等待 59 秒。",
+        ),
     ],
 )
 def test_a_decision_says_in_both_languages_what_was_done_or_would_have_been(mode: str, english: str, chinese: str) -> None:
@@ -77,4 +81,10 @@ def test_a_decision_says_in_both_languages_what_was_done_or_would_have_been(mode
     assert re.sub(r"\[[^]]*\]", "[mtop-busy]", said.told("zh")) == chinese
     refused = rules.ask(text="b")[1].comment
     assert refused is not None
-    assert refused.told("zh") == {"enforce": "本地拒绝：熔断器已打开；告知等待 59 秒。", "observe": "仅观察：本应在本地拒绝：熔断器已打开；告知等待 59 秒。"}[mode]
+    assert (
+        refused.told("zh")
+        == {
+            "enforce": "本地拒绝：熔断器已打开；告知等待 59 秒。",
+            "observe": "仅观察：本应在本地拒绝：熔断器已打开；告知等待 59 秒。",
+        }[mode]
+    )

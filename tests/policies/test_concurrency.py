@@ -151,10 +151,26 @@ GOOD: dict[str, object] = {"upstream": "zai", "account": "a", "model": "m", "lim
 
 @over(
     "row",
-    [None, [], {}, *({**GOOD, **bad} for bad in (
-        {"limit": 0}, {"limit": True}, {"limit": 2.0}, {"limit": 10**9}, {"learnt_at": "x"}, {"learnt_at": float("nan")},
-        {"learnt_at": -1}, {"learnt_at": 1e300}, {"upstream": 1}, {"model": None},
-    ))],
+    [
+        None,
+        [],
+        {},
+        *(
+            {**GOOD, **bad}
+            for bad in (
+                {"limit": 0},
+                {"limit": True},
+                {"limit": 2.0},
+                {"limit": 10**9},
+                {"learnt_at": "x"},
+                {"learnt_at": float("nan")},
+                {"learnt_at": -1},
+                {"learnt_at": 1e300},
+                {"upstream": 1},
+                {"model": None},
+            )
+        ),
+    ],
 )
 def test_a_row_that_is_none_is_left_out(row: object) -> None:
     with pytest.raises(msgspec.ValidationError):

@@ -33,9 +33,7 @@ def range_of(kind: Any) -> tuple[str, str]:
     """What a value may be, and its unit."""
     if get_origin(kind) in {tuple, frozenset}:
         item = get_args(kind)[0]
-        return (
-            ("rows, see below", "") if dataclasses.is_dataclass(item) else (f"one or a list: {range_of(item)[0]}", "")
-        )
+        return ("rows, see below", "") if dataclasses.is_dataclass(item) else (f"one or a list: {range_of(item)[0]}", "")
     if get_origin(kind) is Mapping:
         return range_of(get_args(kind)[1])
     info: Any = inspect.type_info(kind)

@@ -129,7 +129,6 @@ class TestLookingOn:
         assert added(decision if isinstance(decision, Commit) else None) == ()
         assert judge.look_on(b"", controller.now, controller.wall) == []
 
-
     def test_what_was_refused_once_is_not_looked_at_any_more(self) -> None:
         controller = Controller("hold: {bytes: 10}")
         head = Head(200, (("content-type", "text/event-stream"), ("bxpunish", "1")))

@@ -108,9 +108,7 @@ def test_one_that_was_sent_before_the_wait_was_over_does_not_double_however_late
     assert told(refusals, START + 80, sent=START + 71) == 59
 
 
-@over(
-    ("stated", "expected"), [(1, 1), (14, 14), (2.3, 3), (0.2, 1), (59, 59), (60, 59), (504641, 59), (float("inf"), 59)]
-)
+@over(("stated", "expected"), [(1, 1), (14, 14), (2.3, 3), (0.2, 1), (59, 59), (60, 59), (504641, 59), (float("inf"), 59)])
 def test_the_upstreams_own_wait_goes_before_ours(stated: float | None, expected: object) -> None:
     refusals = RefusalMemory()
     assert told(refusals, START, stated) == expected

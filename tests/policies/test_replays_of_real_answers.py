@@ -50,9 +50,7 @@ def test_a_long_wait_of_the_upstream_is_left_to_the_client(reply: Reply) -> None
     assert step(reply) == Why.LONG_WAIT
 
 
-@over(
-    "reply", [one for one in corpus() if one.label["kind"] == "challenge"], ids=lambda reply: reply.id
-)
+@over("reply", [one for one in corpus() if one.label["kind"] == "challenge"], ids=lambda reply: reply.id)
 def test_no_challenge_is_sent_again_where_that_is_turned_off(reply: Reply) -> None:
     assert isinstance(step(reply, ReplaySettings(captcha=False)), Why)
 

@@ -41,9 +41,7 @@ class TestChallenges:
         ("where", "status", "kind"),
         [("zai", 529, "overloaded_error"), ("zai-openai", 503, "server_error"), ("qwen-chat", 503, "server_error")],
     )
-    def test_a_challenge_in_a_200_becomes_the_wires_own_overload_with_a_wait(
-        self, where: str, status: int, kind: str
-    ) -> None:
+    def test_a_challenge_in_a_200_becomes_the_wires_own_overload_with_a_wait(self, where: str, status: int, kind: str) -> None:
         answer = answer_of(Controller().turn(where, body=MTOP))
         assert (answer.status, header(answer, "retry-after")) == (status, "30")
         assert json.loads(answer.body)["error"]["type"] == kind
@@ -84,18 +82,22 @@ class TestChallenges:
 
     @pytest.mark.parametrize("path", ["/api/v2/chats/new", "/api/models", "/api/v2/files/getstsToken"])
     def test_there_too_its_headers_say_it_whatever_filler_stands_below(self, path: str) -> None:
-        controller, filler = Controller(), b"<html><head><title>302 Found</title></head><body><hr/>Powered by Tengine</body></html>"
+        controller, filler = (
+            Controller(),
+            b"<html><head><title>302 Found</title></head><body><hr/>Powered by Tengine</body></html>",
+        )
         link = "https://chat.qwen.ai//_____tmd_____/punish?x5secdata=a"
         for status, location, sign in ((302, link, ""), (307, link, ""), (200, "", "1")):
             ex = controller.sent("qwen-chat", path=path)
-            answer = answer_of(
-                controller.reply(ex, filler, status, location=location, bxpunish=sign, content_type="text/html")
-            )
+            answer = answer_of(controller.reply(ex, filler, status, location=location, bxpunish=sign, content_type="text/html"))
             assert (answer.status, header(answer, "retry-after")) == (503, "30")
         for status, location in ((302, "/login"), (200, "")):
             ex = controller.sent("qwen-chat", path=path)
             assert added(controller.reply(ex, filler, status, location=location, content_type="text/html")) == ()
-        assert added(controller.reply(controller.sent("qwen-chat", path=path), b'{"success":true,"data":{"id":1}}', bxpunish="1")) == ()
+        assert (
+            added(controller.reply(controller.sent("qwen-chat", path=path), b'{"success":true,"data":{"id":1}}', bxpunish="1"))
+            == ()
+        )
 
     @pytest.mark.parametrize("url", ["/api/punish?action=captcha&x5secdata=1", "/punish?x5step=2&action=captcha"])
     def test_a_punish_link_is_one_whatever_its_query_begins_with(self, url: str) -> None:

@@ -185,7 +185,10 @@ def test_what_was_seen_is_forgotten_when_it_is_over() -> None:
     assert known == {}
 
 
-STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["hold", "save", "drop"]), st.sampled_from("ab"), st.integers(5, 500)), max_size=40)
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(["hold", "save", "drop"]), st.sampled_from("ab"), st.integers(5, 500)),
+    max_size=40,
+)
 
 
 @given(STEPS)

@@ -60,9 +60,7 @@ def test_the_shipped_file_names_every_setting() -> None:
 
     def names(value: object) -> object:
         """The keys of a mapping whose keys are settings; None where they are the user's."""
-        return (
-            {key: names(inner) if inner else None for key, inner in value.items()} if isinstance(value, dict) else None
-        )
+        return {key: names(inner) if inner else None for key, inner in value.items()} if isinstance(value, dict) else None
 
     assert names(yaml.safe_load(text)) == names(dataclasses.asdict(Settings()))
 
@@ -160,9 +158,7 @@ def test_an_upstreams_own_rules_go_over_the_common_ones() -> None:
     assert found.upstreams[1].replay is None
 
 
-@over(
-    ("text", "value"), [("off", "off"), ("'off'", "off"), ("no", "off"), ("learn", "learn"), ("7", 7)]
-)
+@over(("text", "value"), [("off", "off"), ("'off'", "off"), ("no", "off"), ("learn", "learn"), ("7", 7)])
 def test_concurrency_is_a_word_or_a_number_however_yaml_reads_it(text: str, value: object) -> None:
     found = parsed(f"concurrency: {text}\nupstreams: {{zai: {{concurrency: {text}}}}}", {}, BUILT_IN)
     assert [found.concurrency, *(upstream.concurrency for upstream in found.upstreams)] == [value, value, None]

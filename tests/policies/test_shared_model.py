@@ -20,7 +20,9 @@ SETTLED = SETTINGS.open_seconds + LEASE_SECONDS + MARGIN_SECONDS + 1
 class Fleet(RuleBasedStateMachine):
     """Four processes that never lose the server: what is promised of a probe is promised of them."""
 
-    @initialize(clocks=st.lists(st.floats(0, 1e6), min_size=4, max_size=4), behind=st.lists(st.floats(0, 0.2), min_size=4, max_size=4))
+    @initialize(
+        clocks=st.lists(st.floats(0, 1e6), min_size=4, max_size=4), behind=st.lists(st.floats(0, 0.2), min_size=4, max_size=4)
+    )
     def start(self, clocks: list[float], behind: list[float]) -> None:
         self.server = PaperServer()
         self.processes = [

@@ -40,9 +40,7 @@ def test_the_recorded_side_requests_without_tools_are_side(row: dict[str, Any]) 
     assert is_side(read(row["body"], row["headers"]), DEFAULTS)
 
 
-@over(
-    "row", [row for row in RECORDED if (row.get("body") or {}).get("tools")], ids=lambda row: row["client"]
-)
+@over("row", [row for row in RECORDED if (row.get("body") or {}).get("tools")], ids=lambda row: row["client"])
 def test_a_request_with_tools_is_never_side(row: dict[str, Any]) -> None:
     assert not is_side(read({**row["body"], "max_tokens": 1}, row["headers"]), DEFAULTS)
 

@@ -438,9 +438,7 @@ def test_an_end_makes_room_in_a_slow_start() -> None:
     assert lab.due() == [second]
 
 
-@over(
-    "refusal", [Refusal(Refused.RATE_LIMIT, stated=40), Refusal(Refused.OVERLOAD), CHALLENGE, CROWD], ids=lambda r: r.kind
-)
+@over("refusal", [Refusal(Refused.RATE_LIMIT, stated=40), Refusal(Refused.OVERLOAD), CHALLENGE, CROWD], ids=lambda r: r.kind)
 def test_closing_by_hand_ends_stated_waits_slow_starts_and_pauses(refusal: Refusal) -> None:
     lab = Lab(3)
     lab.refused(lab.comes("a"), refusal)

@@ -19,9 +19,7 @@ NOW = 1_790_000_000.0
 SAID = "Range of input length should be [1, 98304]"
 
 
-def asked(
-    upstream: str, model: str, family: Family = Family.ZAI, *, thinking: bool = False, long: bool = False
-) -> Call:
+def asked(upstream: str, model: str, family: Family = Family.ZAI, *, thinking: bool = False, long: bool = False) -> Call:
     surface = Surface(upstream, family, Wire.OPENAI, Role.GENERATION)
     return Call(surface, "POST", "/", "account", model, thinking=thinking, long_context=long)
 
@@ -52,7 +50,10 @@ def test_the_catalogue_speaks_first_and_an_unknown_model_has_no_window() -> None
 
 def test_thinking_narrows_the_window_where_that_is_known() -> None:
     known = Windows({})
-    sizes = [known.effective(asked("dashscope", "qwen3.8-max", Family.DASHSCOPE, thinking=on, long=False), NOW) for on in (False, True)]
+    sizes = [
+        known.effective(asked("dashscope", "qwen3.8-max", Family.DASHSCOPE, thinking=on, long=False), NOW)
+        for on in (False, True)
+    ]
     assert [size.tokens for size in sizes if size] == [991_808, 983_616]
 
 
@@ -125,9 +126,7 @@ def test_a_number_that_is_stated_again_holds_longer_and_another_one_replaces_it(
     assert [row.tokens for row in known.learnt()] == [131_072]
 
 
-@over(
-    ("used", "taken"), [(0, False), (98_304, False), (101_253, False), (101_254, True), (150_000, True)]
-)
+@over(("used", "taken"), [(0, False), (98_304, False), (101_253, False), (101_254, True), (150_000, True)])
 def test_a_success_above_a_learnt_window_takes_it_back(used: int, taken: bool) -> None:
     known = taught()
     assert known.succeeded(asked("zai", "glm-4.6"), used, NOW) is taken

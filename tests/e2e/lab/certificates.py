@@ -26,9 +26,7 @@ class Authority:
         root = _certificate("Throw-away test CA", root_key, None, None)
         leaf = _certificate("sealed.test", key, root, root_key)
         self.ca_path.write_bytes(root.public_bytes(serialization.Encoding.PEM))
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         self.chain_path.write_bytes(leaf.public_bytes(serialization.Encoding.PEM) + private)
 
     def server_context(self, protocols: Sequence[str]) -> ssl.SSLContext:

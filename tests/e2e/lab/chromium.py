@@ -129,7 +129,11 @@ class Chromium:
         self.call("Emulation.setScriptExecutionDisabled", value=not on)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"] if whole else {"width": self.evaluate("innerWidth"), "height": 800}
+        size = (
+            self.call("Page.getLayoutMetrics")["cssContentSize"]
+            if whole
+            else {"width": self.evaluate("innerWidth"), "height": 800}
+        )
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(shot["data"]))

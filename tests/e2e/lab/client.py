@@ -82,9 +82,7 @@ class Connection:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def send(
-        self, body: bytes | None = None, headers: Pairs = (), method: str = "POST", target: str | None = None
-    ) -> None:
+    def send(self, body: bytes | None = None, headers: Pairs = (), method: str = "POST", target: str | None = None) -> None:
         """Send one request; `target` instead of the path of the url."""
         lines = [f"{method} {target or self._target} HTTP/1.1", f"host: {self._netloc}"]
         lines += [f"{name}: {value}" for name, value in headers]

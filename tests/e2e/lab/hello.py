@@ -24,7 +24,12 @@ FIREFOX: tuple[Sequence[int], Sequence[int]] = ((ECDHE_ECDSA, ECDHE_RSA), (28, 3
 
 
 def issuer(
-    proxy: Proxy, host: str, kind: tuple[Sequence[int], Sequence[int]] = PROGRAM, *, at: str | None = None, straight: bool = False
+    proxy: Proxy,
+    host: str,
+    kind: tuple[Sequence[int], Sequence[int]] = PROGRAM,
+    *,
+    at: str | None = None,
+    straight: bool = False,
 ) -> str:
     """Common name of who signed the certificate that this client gets for this host, through the proxy.
 

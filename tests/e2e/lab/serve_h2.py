@@ -26,9 +26,7 @@ async def serve_h2(upstream: Upstream, reader: asyncio.StreamReader, writer: asy
 class _Session:
     """One connection; every stream is answered by a task of its own."""
 
-    def __init__(
-        self, upstream: Upstream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
-    ) -> None:
+    def __init__(self, upstream: Upstream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> None:
         self._upstream, self._reader, self._writer, self._number = upstream, reader, writer, number
         configuration = h2.config.H2Configuration(
             client_side=False, header_encoding=None, validate_outbound_headers=False, normalize_outbound_headers=False

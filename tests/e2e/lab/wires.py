@@ -27,9 +27,7 @@ PAGE = (
     b"</script></body></html>"
 )
 CAPTCHA_3007 = {"code": 3007, "msg": "captcha verify failed"}
-OVERLOAD_1305 = {
-    "error": {"code": "1305", "message": "The service may be temporarily overloaded, please try again later"}
-}
+OVERLOAD_1305 = {"error": {"code": "1305", "message": "The service may be temporarily overloaded, please try again later"}}
 RATE_LIMIT_1302 = {"error": {"code": "1302", "message": "Rate limit reached for requests"}}
 
 
@@ -73,9 +71,7 @@ def openai(*words: str) -> list[bytes]:
 def qwen_web(*words: str) -> list[bytes]:
     """The frames of a streamed answer of chat.qwen.ai."""
     created = {"response.created": {"chat_id": "c", "parent_id": "p", "response_id": "r", "response_index": "0"}}
-    deltas = [
-        {"role": "assistant", "content": word, "phase": "answer", "status": "typing"} for word in words or ("hi",)
-    ]
+    deltas = [{"role": "assistant", "content": word, "phase": "answer", "status": "typing"} for word in words or ("hi",)]
     deltas.append({"role": "assistant", "content": "", "phase": "answer", "status": "finished"})
     return [event(created), *(event({"choices": [{"delta": delta}], "response_id": "r"}) for delta in deltas)]
 

@@ -95,9 +95,7 @@ def test_a_long_frame_byte_by_byte_takes_linear_time() -> None:
 
 
 TEXT = st.lists(
-    st.sampled_from(
-        [b"data: a", b"data:b", b": c", b"event: d", b"\n", b"\r\n", b"\r", b"\n\n", b"{", b"\xef\xbb\xbf"]
-    ),
+    st.sampled_from([b"data: a", b"data:b", b": c", b"event: d", b"\n", b"\r\n", b"\r", b"\n\n", b"{", b"\xef\xbb\xbf"]),
     max_size=30,
 ).map(b"".join)
 

@@ -28,13 +28,9 @@ GENERAL: dict[str, Form] = {
     "top level msg": lambda code, words: dump({"code": number(code), "msg": words, "success": False}),
     "top level message": lambda code, words: dump({"code": code, "message": words, "request_id": "R"}),
     "upper case keys": lambda code, words: dump({"Code": code, "Message": words, "RequestId": "R"}),
-    "data.code": lambda code, words: dump(
-        {"success": False, "request_id": "R", "data": {"code": code, "details": words}}
-    ),
+    "data.code": lambda code, words: dump({"success": False, "request_id": "R", "data": {"code": code, "details": words}}),
     "error.details": lambda code, words: dump({"error": {"code": code, "details": words}, "response_id": "R"}),
-    "nested text": lambda code, words: dump(
-        {"error": {"message": dump({"error": {"code": code, "message": words}}).decode()}}
-    ),
+    "nested text": lambda code, words: dump({"error": {"message": dump({"error": {"code": code, "message": words}}).decode()}}),
     "litellm": lambda code, words: dump(
         {
             "error": {
@@ -147,26 +143,36 @@ def answering(text: str) -> dict[str, Callable[[], bytes]]:
             }
         ),
         "native output": lambda: dump({"output": {"text": text, "finish_reason": "stop"}, "usage": {}, "request_id": "r"}),
-        "delta.content": lambda: b"data: "
-        + dump({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}], "error": None})
-        + b"\n\n",
-        "reasoning": lambda: b"data: "
-        + dump({"choices": [{"index": 0, "delta": {"content": "", "reasoning_content": text}}]})
-        + b"\n\n",
-        "text delta": lambda: b"event: content_block_delta\ndata: "
-        + dump({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
-        + b"\n\n",
-        "partial json": lambda: b"event: content_block_delta\ndata: "
-        + dump({"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": quoted}})
-        + b"\n\n",
+        "delta.content": lambda: (
+            b"data: "
+            + dump({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}], "error": None})
+            + b"\n\n"
+        ),
+        "reasoning": lambda: (
+            b"data: " + dump({"choices": [{"index": 0, "delta": {"content": "", "reasoning_content": text}}]}) + b"\n\n"
+        ),
+        "text delta": lambda: (
+            b"event: content_block_delta\ndata: "
+            + dump({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+            + b"\n\n"
+        ),
+        "partial json": lambda: (
+            b"event: content_block_delta\ndata: "
+            + dump({"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": quoted}})
+            + b"\n\n"
+        ),
         "output text delta": lambda: b"data: " + dump({"type": "response.output_text.delta", "delta": text}) + b"\n\n",
-        "native delta": lambda: b"id:1\nevent:result\n:HTTP_STATUS/200\ndata:"
-        + dump({"output": {"choices": [{"message": {"content": text}}]}})
-        + b"\n\n",
-        "qwen delta": lambda: b"data: "
-        + dump({"choices": [{"delta": {"role": "assistant", "content": text, "phase": "answer", "status": "typing"}}]})
-        + b"\n\n",
-        "z.ai delta": lambda: b"data: "
-        + dump({"type": "chat:completion", "data": {"delta_content": text, "phase": "answer"}})
-        + b"\n\n",
+        "native delta": lambda: (
+            b"id:1\nevent:result\n:HTTP_STATUS/200\ndata:"
+            + dump({"output": {"choices": [{"message": {"content": text}}]}})
+            + b"\n\n"
+        ),
+        "qwen delta": lambda: (
+            b"data: "
+            + dump({"choices": [{"delta": {"role": "assistant", "content": text, "phase": "answer", "status": "typing"}}]})
+            + b"\n\n"
+        ),
+        "z.ai delta": lambda: (
+            b"data: " + dump({"type": "chat:completion", "data": {"delta_content": text, "phase": "answer"}}) + b"\n\n"
+        ),
     }

@@ -22,9 +22,7 @@ def document(
     body: object, status: int = 200, family: Family = Family.ZAI, headers: tuple[tuple[str, str], ...] = (), **more: Any
 ) -> Finding:
     data = body if isinstance(body, bytes) else dump(body)
-    return RECOGNISER.document(
-        more.pop("where", surface(family)), Head(status, headers), data, whole=more.pop("whole", True)
-    )
+    return RECOGNISER.document(more.pop("where", surface(family)), Head(status, headers), data, whole=more.pop("whole", True))
 
 
 def frame(raw: str, status: int = 200, family: Family = Family.ZAI) -> Finding | None:

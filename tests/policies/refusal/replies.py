@@ -68,19 +68,11 @@ def corpus() -> tuple[Reply, ...]:
 def _reply(case: dict[str, Any]) -> Reply:
     answer = case["response"]
     path = case["request"]["path"]
-    role = (
-        Role.OTHER
-        if case["wire"] in ("none", "other")
-        else Role.PREPARATION
-        if "/chats/new" in path
-        else Role.GENERATION
-    )
+    role = Role.OTHER if case["wire"] in ("none", "other") else Role.PREPARATION if "/chats/new" in path else Role.GENERATION
     # An answer of a host that no built-in upstream has: a user's own gateway may be of any family.
     family = FAMILIES.get(case["provider"], Family.ZAI if case["wire"] == "anthropic" else Family.DASHSCOPE)
     head = Head(answer["status"], tuple((answer.get("headers") or {}).items()))
-    return Reply(
-        case["id"], surface(family, WIRES[case["wire"]], role), head, _chunks(answer), bool(answer.get("cut")), case
-    )
+    return Reply(case["id"], surface(family, WIRES[case["wire"]], role), head, _chunks(answer), bool(answer.get("cut")), case)
 
 
 def _chunks(answer: dict[str, Any]) -> tuple[bytes, ...]:

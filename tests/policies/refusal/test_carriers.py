@@ -69,14 +69,10 @@ FRAMED: dict[str, Callable[[dict[str, Any]], bytes]] = {
         b"event: response.failed\ndata: " + dump({"response": {"id": "r", "error": error_of(value)}}) + b"\n\n"
     ),
     "failed by its type": lambda value: (
-        b"data: "
-        + dump({"type": "response.failed", "response": {"status": "failed", "error": error_of(value)}})
-        + b"\n\n"
+        b"data: " + dump({"type": "response.failed", "response": {"status": "failed", "error": error_of(value)}}) + b"\n\n"
     ),
     "a bare document": lambda value: dump(value) + b"\n\n",
-    "z.ai web": lambda value: (
-        b"data: " + dump({"type": "chat:completion", "data": {"error": error_of(value)}}) + b"\n\n"
-    ),
+    "z.ai web": lambda value: b"data: " + dump({"type": "chat:completion", "data": {"error": error_of(value)}}) + b"\n\n",
 }
 
 

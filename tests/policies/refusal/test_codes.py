@@ -191,9 +191,7 @@ def test_the_same_words_behind_others_say_nothing(family: Family, row: Row) -> N
         assert finding.kind is Kind.CALLER_ERROR, words
 
 
-@over(
-    "code", ["Throttling.AllocationQuota", "insufficient_quota", "Throttling", "Throttling.RateQuota"]
-)
+@over("code", ["Throttling.AllocationQuota", "insufficient_quota", "Throttling", "Throttling.RateQuota"])
 @over("family", [Family.DASHSCOPE, Family.QWEN_WEB])
 def test_one_dashscope_code_is_told_apart_by_its_words(family: Family, code: str) -> None:
     for row_name, kind in [
@@ -210,9 +208,7 @@ def test_one_dashscope_code_is_told_apart_by_its_words(family: Family, code: str
 
 
 def test_insufficient_quota_is_a_spent_quota_elsewhere() -> None:
-    body = dump(
-        {"error": {"code": "insufficient_quota", "message": "You exceeded your current quota, please check your plan"}}
-    )
+    body = dump({"error": {"code": "insufficient_quota", "message": "You exceeded your current quota, please check your plan"}})
     assert found(Family.ZAI, 429, body).kind is Kind.QUOTA
     assert found(Family.DASHSCOPE, 429, body).kind is Kind.RATE_LIMIT
 

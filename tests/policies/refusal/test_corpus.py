@@ -92,9 +92,7 @@ MUTATIONS = [
 ]
 
 
-@over(
-    ("reply", "mutation"), MUTATIONS, ids=[f"{reply.id}-{mutation}" for reply, mutation in MUTATIONS]
-)
+@over(("reply", "mutation"), MUTATIONS, ids=[f"{reply.id}-{mutation}" for reply, mutation in MUTATIONS])
 def test_spelling_on_the_wire_changes_nothing(reply: Reply, mutation: str) -> None:
     head, body = reply.head, reply.body
     if mutation == "crlf":

@@ -50,8 +50,7 @@ def test_the_corpus_names_the_crowd() -> None:
     found = {
         reply.id: document(reply.body, reply.head.status, where=reply.surface).crowd
         for reply in corpus()
-        if reply.id
-        in ("t2-z-1305-429", "zo-1305-zh", "zc-3009", "d-plan-conc", "d-plan-usage", "zo-1303", "q-inprogress")
+        if reply.id in ("t2-z-1305-429", "zo-1305-zh", "zc-3009", "d-plan-conc", "d-plan-usage", "zo-1303", "q-inprogress")
     }
     assert found == {
         "t2-z-1305-429": Crowd.WITH_OTHERS,

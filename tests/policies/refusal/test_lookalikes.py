@@ -77,9 +77,7 @@ def test_a_document_that_a_path_beside_serves_is_no_challenge(family: Family) ->
             f"# Errors\n\n{marker}\n",
             json.dumps({"data": [{"text": marker}]}),
         ):
-            finding = Recogniser().document(
-                surface(family, Wire.OTHER, Role.OTHER), Head(200), page.encode(), whole=True
-            )
+            finding = Recogniser().document(surface(family, Wire.OTHER, Role.OTHER), Head(200), page.encode(), whole=True)
             assert finding.kind is Kind.ANSWER, page
 
 
@@ -111,9 +109,7 @@ def test_a_code_beside_an_answer_is_not_an_error() -> None:
             {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}], "code": code},
             {"output": {"text": "hi"}, "code": code, "message": ""},
         ):
-            assert (
-                Recogniser().document(surface(family), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
-            )
+            assert Recogniser().document(surface(family), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
 
 
 @over("family", Family)
@@ -121,9 +117,9 @@ def test_code_that_a_model_wrote_for_an_interpreter_is_no_code_of_the_upstream(f
     link = "https://chat.qwen.ai/_____tmd_____/punish?x5secdata=1"
     for written in ("FAIL_SYS_USER_VALIDATE", "RGV587", "1305", "3007", "upstream_waf_challenge"):
         done = {"type": "response.code_interpreter_call_code.done", "output_index": 0, "code": written, "url": link}
-        assert [
-            finding.kind for finding in read(Recogniser(), surface(family), HEAD, b"data: " + dump(done) + b"\n\n")
-        ] == [Kind.ANSWER]
+        assert [finding.kind for finding in read(Recogniser(), surface(family), HEAD, b"data: " + dump(done) + b"\n\n")] == [
+            Kind.ANSWER
+        ]
 
 
 @over("error", [None, {}, "", [], False, 0])
@@ -132,9 +128,7 @@ def test_an_empty_error_is_none(error: object) -> None:
         {"error": error, "choices": [{"message": {"content": "x"}}]},
         {"error": error, "object": "response", "output": [{"type": "message"}]},
     ):
-        assert (
-            Recogniser().document(surface(Family.ZAI), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
-        )
+        assert Recogniser().document(surface(Family.ZAI), HEAD, json.dumps(body).encode(), whole=True).kind is Kind.ANSWER
 
 
 HOLLOW = {"message": "", "type": "", "param": "", "code": None}

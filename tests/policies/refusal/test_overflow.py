@@ -159,9 +159,7 @@ ENVELOPES = [
     lambda words: {"detail": json.dumps({"error": {"message": words, "code": 400}})},
     lambda words: {
         "error": {
-            "message": "litellm.BadRequestError: OpenAIException - "
-            + json.dumps({"error": {"message": words}})
-            + ". Received"
+            "message": "litellm.BadRequestError: OpenAIException - " + json.dumps({"error": {"message": words}}) + ". Received"
         }
     },
     lambda words: {

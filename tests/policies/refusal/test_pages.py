@@ -120,14 +120,10 @@ def test_the_block_page_is_known_whichever_of_its_words_have_come(family: Family
         assert Recogniser().document(surface(family), head, page, whole=False).challenge is Challenge.CAPTCHA, end
 
 
-@over(
-    "old", [SENTENCE, "block_message", "renderData", "errors.aliyun.com", "<title>405</title>", "traceid"]
-)
+@over("old", [SENTENCE, "block_message", "renderData", "errors.aliyun.com", "<title>405</title>", "traceid"])
 def test_the_block_page_is_known_without_any_one_of_its_signs(old: str) -> None:
     assert found(BLOCK.replace(old, ""), 405).kind is Kind.CHALLENGE
-    escaped = (
-        BLOCK.replace("server's", "server\\'s").replace("potential", "\\x70otential").replace("安全", "\\u5b89\\u5168")
-    )
+    escaped = BLOCK.replace("server's", "server\\'s").replace("potential", "\\x70otential").replace("安全", "\\u5b89\\u5168")
     assert found(escaped.replace(old, ""), 405).kind is Kind.CHALLENGE
 
 

@@ -91,10 +91,7 @@ def test_a_redirect_to_the_slider_is_a_challenge() -> None:
 def test_bxpunish_is_a_challenge_and_other_values_are_not() -> None:
     assert RECOGNISER.head(surface(Family.QWEN_WEB), Head(200, (("bxpunish", "1"), ("bxuuid", "x")))) is not None
     for value in ("0", "", "10"):
-        assert (
-            RECOGNISER.head(surface(Family.QWEN_WEB), Head(200, (("bxpunish", value), ("set-cookie", "acw_tc=1"))))
-            is None
-        )
+        assert RECOGNISER.head(surface(Family.QWEN_WEB), Head(200, (("bxpunish", value), ("set-cookie", "acw_tc=1")))) is None
 
 
 def test_the_captcha_header_of_zcode_counts_on_a_refusal_only() -> None:
@@ -184,9 +181,7 @@ def test_answers_of_every_surface(body: object) -> None:
     assert document(body).kind is Kind.ANSWER
 
 
-@over(
-    "body", [b"[]", b"null", b"1", b'"text"', b"{}", b"plain words", b"\xff\xfe\x00", {"choices": []}, {"foo": 1}]
-)
+@over("body", [b"[]", b"null", b"1", b'"text"', b"{}", b"plain words", b"\xff\xfe\x00", {"choices": []}, {"foo": 1}])
 def test_a_success_without_an_answer_is_nothing_on_a_generation_path_and_passes_elsewhere(body: object) -> None:
     assert document(body).kind is Kind.NOTHING
     assert document(body, where=surface(Family.ZAI, Wire.OTHER, Role.OTHER)).kind is Kind.ANSWER
@@ -199,9 +194,7 @@ def test_an_error_finish_under_a_4xx_is_an_error_that_passes() -> None:
 
 
 def test_hours_are_the_wait_of_a_daily_quota() -> None:
-    finding = document(
-        {"success": False, "data": {"code": "RateLimited", "details": "x", "num": 10}}, family=Family.QWEN_WEB
-    )
+    finding = document({"success": False, "data": {"code": "RateLimited", "details": "x", "num": 10}}, family=Family.QWEN_WEB)
     assert (finding.wait, finding.wait_source, finding.status) == (36000, "body", 429)
 
 
@@ -223,8 +216,7 @@ def test_a_long_wait_under_an_unknown_429_is_a_spent_quota() -> None:
     assert document({"error": {"message": "x. Resets at 2026-09-08 14:29:33"}}, 429).kind is Kind.QUOTA
     assert document({"error": {"message": "x"}}, 429, headers=(("retry-after", "20"),)).kind is Kind.RATE_LIMIT
     assert (
-        document({"error": {"code": "1302", "message": "x"}}, 429, headers=(("retry-after", "277403"),)).kind
-        is Kind.RATE_LIMIT
+        document({"error": {"code": "1302", "message": "x"}}, 429, headers=(("retry-after", "277403"),)).kind is Kind.RATE_LIMIT
     )
 
 

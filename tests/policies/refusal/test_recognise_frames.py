@@ -107,9 +107,7 @@ def test_the_status_of_a_native_stream_stands_in_a_comment() -> None:
     alone = frame("id:1\nevent:error\n:HTTP_STATUS/500\n\n", family=Family.DASHSCOPE)
     assert alone is not None
     assert (alone.kind, alone.status) == (Kind.UPSTREAM_ERROR, 500)
-    known = frame(
-        'id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Arrearage","message":"x"}\n\n', 400, Family.DASHSCOPE
-    )
+    known = frame('id:1\nevent:error\n:HTTP_STATUS/400\ndata:{"code":"Arrearage","message":"x"}\n\n', 400, Family.DASHSCOPE)
     assert known is not None
     assert (known.kind, known.status) == (Kind.ACCOUNT, None)
 

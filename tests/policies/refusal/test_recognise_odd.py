@@ -147,9 +147,7 @@ def test_what_follows_the_first_value_changes_nothing() -> None:
 
 
 def test_secrets_are_cut_from_what_is_kept() -> None:
-    words = (
-        "Invalid key sk-abcdefghij123 and Bearer abcdefghijkl, see https://x/_____tmd_____/punish?x5secdata=SECRETDATA"
-    )
+    words = "Invalid key sk-abcdefghij123 and Bearer abcdefghijkl, see https://x/_____tmd_____/punish?x5secdata=SECRETDATA"
     finding = document({"error": {"code": "9999", "message": words}, "captcha_verify_param": "SECRETPARAM"}, 400)
     for kept in (finding.text, finding.excerpt.decode()):
         assert "SECRET" not in kept

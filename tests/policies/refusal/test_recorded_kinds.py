@@ -80,9 +80,7 @@ def test_a_refusal_behind_hollow_chunks_is_still_told() -> None:
 
 
 @over("name", ["error", "response.failed", "response.error", " response.failed "])
-@over(
-    "body", [{"code": "c9", "message": "x"}, {"error": {"code": "c9", "message": "x"}}, {"detail": "x"}]
-)
+@over("body", [{"code": "c9", "message": "x"}, {"error": {"code": "c9", "message": "x"}}, {"detail": "x"}])
 def test_an_event_named_failed_is_a_refusal_whatever_its_data(name: str, body: dict[str, object]) -> None:
     for data in (body, {"response": {"id": "r", **body}}, {"type": "", "response": {"error": body, "id": "r"}}):
         raw = f"event:{name}\ndata: {json.dumps(data)}\n\n"
@@ -159,9 +157,7 @@ def test_another_error_nested_there_is_what_it_is() -> None:
         ('{"code":"DataInspectionFailed","message":"x"}', Kind.FILTER),
         ("nothing that can be read", Kind.UPSTREAM_ERROR),
     ):
-        words = (
-            "<5000202> InternalError.Algo.ModelServingError.ModelServingUnknownError: The error message it sent us is "
-        )
+        words = "<5000202> InternalError.Algo.ModelServingError.ModelServingUnknownError: The error message it sent us is "
         body = {"error": {"message": f"{words}[{inner}]", "code": "internal_server_error"}}
         assert document(body, 200, Family.DASHSCOPE).kind is kind, inner
 

@@ -99,9 +99,7 @@ def test_a_field_that_a_model_writes_never_matches() -> None:
 
 @over("beside", [{}, None, "", [], [{}]])
 @over("answer", [{"choices": [{"message": {"content": "a"}}]}, {"output": {"text": "a"}}])
-def test_an_empty_error_beside_an_answer_is_none_with_a_row_and_without(
-    answer: dict[str, object], beside: object
-) -> None:
+def test_an_empty_error_beside_an_answer_is_none_with_a_row_and_without(answer: dict[str, object], beside: object) -> None:
     where, body = surface(Family.ZAI), json.dumps({**answer, "errors": beside}).encode()
     for recogniser in (Recogniser(), Recogniser((row(field="code", equals="x"),))):
         assert recogniser.document(where, Head(200), body, whole=True).kind is Kind.ANSWER

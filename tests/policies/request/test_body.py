@@ -118,9 +118,7 @@ def test_a_text_that_speaks_of_cache_marks_is_part_of_the_question() -> None:
 
 
 def test_a_text_that_speaks_of_the_billing_header_is_part_of_the_question() -> None:
-    one, two = (
-        digest(ASKED, messages=[{"role": "user", "content": f"x-anthropic-billing-header: {n}"}]) for n in (1, 2)
-    )
+    one, two = (digest(ASKED, messages=[{"role": "user", "content": f"x-anthropic-billing-header: {n}"}]) for n in (1, 2))
     assert one != two
 
 
@@ -178,9 +176,7 @@ def test_the_system_prompt_is_told_apart_from_what_is_said() -> None:
     assert prompt({"messages": [leading, *said]}) != prompt({"messages": [{**leading, "content": "t"}, *said]})
     assert prompt({"messages": said}) == prompt({"messages": []}) == system_of(Wire.OPENAI, b"no") == ""
     billed = {"system": blocks("x-anthropic-billing-header: 1", "s")}
-    assert prompt(billed, Wire.ANTHROPIC) == prompt(
-        {"system": blocks("x-anthropic-billing-header: 2", "s")}, Wire.ANTHROPIC
-    )
+    assert prompt(billed, Wire.ANTHROPIC) == prompt({"system": blocks("x-anthropic-billing-header: 2", "s")}, Wire.ANTHROPIC)
     assert prompt({"instructions": "s"}, Wire.RESPONSES) not in {"", prompt({"instructions": "t"}, Wire.RESPONSES)}
 
 
@@ -241,9 +237,7 @@ def test_markers_name_the_kinds_of_content(separators: tuple[str, str]) -> None:
     ]
     body = json.dumps({"messages": [{"role": "assistant", "content": content}]}, separators=separators).encode()
     assert bodies.markers(body) == {"tool_use", "thinking"}
-    called = {
-        "messages": [{"role": "assistant", "tool_calls": [{"type": "function"}]}, {"role": "tool", "tool_call_id": "1"}]
-    }
+    called = {"messages": [{"role": "assistant", "tool_calls": [{"type": "function"}]}, {"role": "tool", "tool_call_id": "1"}]}
     assert bodies.markers(json.dumps(called, separators=separators).encode()) == {"tool_call", "tool_result"}
     assert bodies.markers(b"") == frozenset()
 

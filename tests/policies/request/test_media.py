@@ -136,9 +136,7 @@ def test_a_document_costs_by_its_bytes(carry: Any) -> None:
 
 
 def test_a_remote_document_costs_a_flat_price_and_one_of_words_is_text() -> None:
-    assert (
-        media.price({"type": "document", "source": {"type": "url", "url": "https://a.example"}}) == media.DOCUMENT_FLAT
-    )
+    assert media.price({"type": "document", "source": {"type": "url", "url": "https://a.example"}}) == media.DOCUMENT_FLAT
     assert media.price({"type": "input_file", "file_id": "f"}) == media.DOCUMENT_FLAT
     assert media.price({"type": "input_file", "file_url": "https://a.example"}) == media.DOCUMENT_FLAT
     assert media.price({"type": "document", "source": {"type": "text", "data": "words"}}) is None
@@ -215,9 +213,7 @@ def test_any_part_is_priced_or_text(kind: str, part: dict[str, Any]) -> None:
     media.price(part)
 
 
-@given(
-    st.binary(max_size=80), st.sampled_from([b"", b"\xff\xd8\xff", b"RIFF0000WEBP", b"GIF89a", b"\x89PNG\r\n\x1a\n"])
-)
+@given(st.binary(max_size=80), st.sampled_from([b"", b"\xff\xd8\xff", b"RIFF0000WEBP", b"GIF89a", b"\x89PNG\r\n\x1a\n"]))
 def test_any_header_is_read_without_an_exception(data: bytes, start: bytes) -> None:
     found = media.pixels(encoded(start + data))
     assert found is None or (len(found) == 2 and all(0 <= side < 2**32 for side in found))

@@ -195,9 +195,7 @@ def test_a_one_time_token_is_kept_as_a_hash_only() -> None:
     assert "secret-token" not in repr(by_header)
 
 
-@over(
-    "body", [b"", b"[]", b'"x"', b"null", b"12", b"{", b'{"model":"m"', b"\xff\xfe", b'{"model":"m"} x', b"[" * 100_000]
-)
+@over("body", [b"", b"[]", b'"x"', b"null", b"12", b"{", b'{"model":"m"', b"\xff\xfe", b'{"model":"m"} x', b"[" * 100_000])
 def test_what_is_no_object_is_unreadable_and_a_main_request(body: bytes) -> None:
     call = read(body)
     assert (call.fields is not None, call.model, call.output_budget, call.trait, call.body) == (False, "", None, None, body)

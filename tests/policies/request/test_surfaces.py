@@ -79,9 +79,7 @@ def test_everything_else_on_a_configured_host_passes_and_keeps_its_dialect(
     assert (surface.role, surface.wire) == (Role.OTHER, wire)
 
 
-@over(
-    "path", ["/api/v2/chats/new", "/api/v1/files/getstsToken", "/api/v2/files/getstsToken", "/api/v2/files/parse"]
-)
+@over("path", ["/api/v2/chats/new", "/api/v1/files/getstsToken", "/api/v2/files/getstsToken", "/api/v2/files/parse"])
 def test_the_steps_before_a_web_chat_are_preparation(path: str) -> None:
     assert recognised("chat.qwen.ai", path).role is Role.PREPARATION
 

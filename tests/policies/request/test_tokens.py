@@ -61,9 +61,7 @@ def test_the_estimate_keeps_within_its_bounds_of_a_real_vocabulary(
 
 
 @pytest.mark.parametrize("ascii_only", [False, True], ids=["utf-8", "escaped"])
-def test_a_large_request_is_estimated_from_samples_as_well_as_a_small_one(
-    vocabulary: Vocabulary, ascii_only: bool
-) -> None:
+def test_a_large_request_is_estimated_from_samples_as_well_as_a_small_one(vocabulary: Vocabulary, ascii_only: bool) -> None:
     text = "\n".join(sample()[:MOST] for name, sample in SAMPLES.items() if not name.startswith("json"))
     true = 6 * vocabulary(text)
     body = _request(text * 6, ascii_only=ascii_only)
@@ -87,9 +85,7 @@ def test_the_text_counts_on_every_wire(wire: Wire) -> None:
     text = licence()[:4000]
     message = {"role": "user", "content": text}
     body = {
-        Wire.RESPONSES: {
-            "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]
-        },
+        Wire.RESPONSES: {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]},
         Wire.DASHSCOPE_NATIVE: {"input": {"messages": [{"role": "user", "content": [{"text": text}]}]}},
         Wire.QWEN_WEB: {"messages": [{**message, "fid": text, "extra": {"meta": text}}]},
     }.get(wire, {"messages": [message]})
@@ -144,8 +140,7 @@ TEXT = st.text(max_size=300)
 @given(TEXT, TEXT, TEXT)
 def test_more_text_never_counts_less(before: str, added: str, after: str) -> None:
     shorter, longer = (
-        tokens.text_tokens(text.encode("utf-8", "replace"), WEIGHTS)
-        for text in (before + after, before + added + after)
+        tokens.text_tokens(text.encode("utf-8", "replace"), WEIGHTS) for text in (before + after, before + added + after)
     )
     assert shorter <= longer
 
@@ -153,9 +148,7 @@ def test_more_text_never_counts_less(before: str, added: str, after: str) -> Non
 @given(TEXT, TEXT, st.booleans())
 def test_more_text_in_a_request_never_counts_less(text: str, added: str, ascii_only: bool) -> None:
     def body(one: str) -> bytes:
-        return json.dumps({"messages": [{"role": "user", "content": one}]}, ensure_ascii=ascii_only).encode(
-            "utf-8", "replace"
-        )
+        return json.dumps({"messages": [{"role": "user", "content": one}]}, ensure_ascii=ascii_only).encode("utf-8", "replace")
 
     assert _tokens(body(text)) <= _tokens(body(text + added))
     assert _tokens(body(text)) <= _tokens(body(added + text))

@@ -34,9 +34,7 @@ def test_a_recorded_title_or_warm_up_is_known(client: str, trait: str) -> None:
     assert recorded(client).trait == trait
 
 
-@over(
-    "row", [row for row in RECORDED if row["kind"] in {"main", "retry"}], ids=lambda row: row["client"]
-)
+@over("row", [row for row in RECORDED if row["kind"] in {"main", "retry"}], ids=lambda row: row["client"])
 def test_no_recorded_main_request_has_a_trait(row: dict[str, Any]) -> None:
     assert read(row["body"], row["headers"]).trait is None
 
@@ -64,18 +62,10 @@ def test_the_title_schema_alone_is_enough() -> None:
         {"messages": [{"role": "user", "content": "hi"}, {"role": "system", "content": TITLE}]},
         {"messages": [{"role": "user", "content": "Warmup"}, {"role": "assistant", "content": "ok"}]},
         {"messages": [{"role": "user", "content": "Warmup"}, {"role": "user", "content": "Warmup"}]},
-        {
-            "messages": [
-                {"role": "user", "content": [{"type": "text", "text": "Warmup"}, {"type": "text", "text": "more"}]}
-            ]
-        },
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Warmup"}, {"type": "text", "text": "more"}]}]},
         {"messages": [{"role": "user", "content": "Warmup exercises for runners?"}]},
         {"messages": [{"role": "assistant", "content": "Warmup"}]},
-        {
-            "output_config": {
-                "format": {"type": "json_schema", "schema": {"properties": dict.fromkeys(["title", "a", "b"])}}
-            }
-        },
+        {"output_config": {"format": {"type": "json_schema", "schema": {"properties": dict.fromkeys(["title", "a", "b"])}}}},
         {"output_config": {"format": {"type": "text", "schema": {"properties": {"title": {}}}}}},
         {"output_config": [], "system": 5, "messages": "Warmup"},
         {"system": [TITLE], "messages": [None]},
@@ -88,10 +78,7 @@ def test_a_look_alike_has_none(body: dict[str, object]) -> None:
 
 
 def test_a_system_block_or_leading_system_message_may_begin_with_blanks_or_come_second() -> None:
-    assert (
-        read({"system": [{"type": "text", "text": "x"}, {"type": "text", "text": f"\n{TITLE}"}]}).trait
-        == "opencode title"
-    )
+    assert read({"system": [{"type": "text", "text": "x"}, {"type": "text", "text": f"\n{TITLE}"}]}).trait == "opencode title"
     messages = [{"role": "system", "content": "x"}, {"role": "developer", "content": [{"type": "text", "text": TITLE}]}]
     assert read({"messages": messages}).trait == "opencode title"
     assert read({"instructions": TITLE, "input": "hi"}).trait == "opencode title"

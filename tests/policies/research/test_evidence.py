@@ -25,9 +25,7 @@ FIRST = Facts(
     roles=("user", "assistant", "user"),
     markers=frozenset({"text"}),
 )
-REFUSAL = Finding(
-    Kind.CHALLENGE, row="zcode-3007", code="3007", text="captcha verify failed", excerpt=b"secret excerpt"
-)
+REFUSAL = Finding(Kind.CHALLENGE, row="zcode-3007", code="3007", text="captcha verify failed", excerpt=b"secret excerpt")
 
 
 def second(**changes: object) -> Record:
