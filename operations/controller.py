@@ -34,9 +34,8 @@ from policies.settings import Settings
 from policies.state import State
 
 DECISIONS_KEPT = 200
-TEACHES = frozenset(
-    {Kind.CHALLENGE, Kind.OVERFLOW, Kind.RATE_LIMIT, Kind.OVERLOAD}
-)  # kinds that change what the state file keeps
+TEACHES = frozenset({Kind.CHALLENGE, Kind.OVERFLOW, Kind.RATE_LIMIT, Kind.OVERLOAD})
+"""Kinds that change what the state file keeps."""
 
 
 class Controller:

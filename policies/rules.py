@@ -226,11 +226,8 @@ def too_large(ex: Exchange, over: Oversize) -> Refuse:
 
 def hopeless(ex: Exchange, found: Remembered) -> Refuse:
     """The 413 of a request that the upstream refused minutes ago and would refuse again."""
-    reason, code, text = (
-        Reason.REMEMBERED_OVERFLOW,
-        dialects.SIDE_REQUEST_CODE,
-        wording.remembered_overflow(model=ex.call.model),
-    )
+    reason, code = Reason.REMEMBERED_OVERFLOW, dialects.SIDE_REQUEST_CODE
+    text = wording.remembered_overflow(model=ex.call.model)
     if found.kind == "body_size":
         reason, code = Reason.REMEMBERED_BODY_SIZE, dialects.BODY_SIZE_CODE
         limit = ex.state.settings.qwen_web.body_limit_bytes
