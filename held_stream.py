@@ -9,8 +9,7 @@ the headers and first bytes of its response stay here until the hold decides
     Resend    the request once more, after a pause, on a fresh stream id
     Queue     the request once more, when it is woken and its gate says so
 
-Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed at once. Written against
-mitmproxy 11.0.2 and 12.x; self_test.py says at start-up whether that still holds.
+Every wait is a state of the layer, never a hook that sleeps: a client that leaves is noticed. For mitmproxy 11.0.2 and 12.x.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
-from collections.abc import Iterator
 from dataclasses import make_dataclass
 from typing import Any, cast
 
@@ -55,10 +53,15 @@ class HeldHttpLayer(proto.HttpLayer):
         yield from self.event_to_child(self.streams[stream_id], events.Start())
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
-        if type(event) is not HeldStream.woken:
-            return together(super()._handle_event(event), commands.SendData)
-        path = event.stream.context.layers  # down the path of layers to its stream, through the stream of a CONNECT too
-        return self.event_to_child(path[path.index(self) + 1], event)
+        return together(self._step(event), commands.SendData)
+
+    def _step(self, event: Any) -> layer.CommandGenerator[None]:
+        if type(event) is HeldStream.woken:
+            path = event.stream.context.layers  # down the path of layers to its stream, through the stream of a CONNECT too
+            return (yield from self.event_to_child(path[path.index(self) + 1], event))
+        yield from super()._handle_event(event)
+        for stream in [one for one in cast("list[HeldStream]", self.streams.values()) if one.looks_at_the_end()]:
+            yield from self.event_to_child(stream, HeldStream.woken(stream))
 
 
 class HeldStream(proto.HttpStream):
@@ -70,14 +73,21 @@ class HeldStream(proto.HttpStream):
         super().__init__(of, stream_id)
         self.gate: Gate | None = None
         self.hold: Hold | None = None
-        self._attempt: int | None = stream_id  # whose response events count; None while nothing is under way upstream
-        self._reached = False  # whether there is an upstream to tell that its response is given up
+        self._attempt: int | None = None  # whose response events count; None while nothing is under way upstream
         self._kept: list[bytes] = []
+        self._came: list[bytes] = []  # in this step: what came in one packet, or while a hook ran, is looked at as one
         self._timer: commands.RequestWakeup | None = None
         self._due = 0.0  # of the timer, in monotonic seconds
-        self._stores = getattr(of.options, "store_streamed_bodies", False)  # of mitmproxy 12
 
     def _handle_event(self, event: Any) -> layer.CommandGenerator[None]:
+        holds = self.server_state == self.state_hold_response
+        if self.hold and type(event) is proto.ResponseData and (holds or self.server_state == self.state_stream_response_body):
+            self._came += [event.data] if event.stream_id == self._attempt and event.data else []
+            return
+        if self.hold and self._came:
+            came, self._came = self._came, []
+            self._kept += came if holds else []
+            yield from (self._obey(self.hold.feed(b"".join(came)), whole=False) if holds else self._stream(came))
         if isinstance(event, RESPONSE_EVENTS):
             if event.stream_id != self._attempt or (type(event) is proto.ResponseData and not event.data):
                 return  # late words of a response that was given up; an empty frame of HTTP/2, which would read as the end
@@ -91,6 +101,10 @@ class HeldStream(proto.HttpStream):
             yield from self._drop(self._attempt)
             yield proto.DropStream(self.stream_id)
 
+    def looks_at_the_end(self) -> bool:
+        """Whether it wants to be woken when all that came in one step is here."""
+        return bool(self._came or (self.server_state == self.state_hold_response and not self._timer))
+
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
         setattr(self.flow, STREAM, weakref.ref(self))  # this is asked first when a flow has been made
         return (yield from super().check_invalid(request))
@@ -98,16 +112,17 @@ class HeldStream(proto.HttpStream):
     def make_server_connection(self) -> layer.CommandGenerator[bool]:
         turn = self.gate.turn() if self.gate and self.client_state == self.state_done else Forward()  # the hooks are over
         if isinstance(turn, Forward) and turn.after <= 0:
-            return (yield from self._connect())
-        self._attempt, self.server_state = None, self.state_waiting
+            return (yield from self._connect(self.stream_id))
+        self.server_state = self.state_waiting
         yield from self._follow(turn)
         return False
 
-    def _connect(self) -> layer.CommandGenerator[bool]:
-        self._reached = yield from super().make_server_connection()
-        if self._reached and self.gate:
-            self.gate.sent()
-        return self._reached
+    def _connect(self, attempt: int) -> layer.CommandGenerator[bool]:
+        if reached := (yield from super().make_server_connection()):
+            self._attempt = attempt
+            if self.gate:
+                self.gate.sent()
+        return reached
 
     def state_waiting(self, _: events.Event) -> layer.CommandGenerator[None]:
         yield from ()  # until its timer, or else until it is woken
@@ -117,6 +132,8 @@ class HeldStream(proto.HttpStream):
             return
         if self.server_state == self.state_waiting and self._timer is None and self.gate:
             yield from self._follow(self.gate.turn())
+        elif self.server_state == self.state_hold_response and self.hold:
+            yield from self._wake_in(self.hold.pause())
 
     def _follow(self, turn: Forward | Refuse | None) -> layer.CommandGenerator[None]:
         if isinstance(turn, Forward):
@@ -128,26 +145,21 @@ class HeldStream(proto.HttpStream):
                 yield from self.send_response()
 
     def _send(self) -> layer.CommandGenerator[None]:
-        attempt = self._attempt = next(FRESH_IDS)  # HTTP/2 maps ids one to one: an old one cannot be used again
-        cast("proto.HttpLayer", self.context.layers[self.context.layers.index(self) - 1]).streams[attempt] = self
+        attempt = next(FRESH_IDS)  # HTTP/2 maps ids one to one: an old one cannot be used again
         self.server_state = self.state_wait_for_response_headers
-        if not (yield from self._connect()) or (yield from self.check_killed(emit_error_hook=True)):
+        if not (yield from self._connect(attempt)) or (yield from self.check_killed(emit_error_hook=True)):
             return
+        cast("proto.HttpLayer", self.context.layers[self.context.layers.index(self) - 1]).streams[attempt] = self
         request, content, trailers = self.flow.request, self.flow.request.raw_content, self.flow.request.trailers
         parts: list[Any] = [proto.RequestHeaders(attempt, request, not (content or trailers))]
         parts += [proto.RequestData(attempt, content)] if content else []
         parts += [*([proto.RequestTrailers(attempt, trailers)] if trailers else []), proto.RequestEndOfMessage(attempt)]
         yield from (proto.SendHttp(part, self.context.server) for part in parts)
 
-    def _more_is_here(self) -> bool:
-        return any(getattr(event, "stream_id", None) == self._attempt for event in self._paused_event_queue)
-
     def start_response_stream(self) -> layer.CommandGenerator[None]:
         if self.hold is None:
             return (yield from super().start_response_stream())
         self._kept, self.server_state = [], self.state_hold_response
-        if not self._more_is_here():
-            yield from self._wake_in(self.hold.pause())
 
     def state_consume_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
         if self.hold is not None and isinstance(event, proto.ResponseEndOfMessage):
@@ -159,18 +171,10 @@ class HeldStream(proto.HttpStream):
         yield from super().state_consume_response_body(event)
 
     def state_hold_response(self, event: events.Event) -> layer.CommandGenerator[None]:
-        hold: Any = self.hold
-        if isinstance(event, proto.ResponseData):
-            self._kept.append(event.data)
-            decision = hold.feed(event.data)
-            nearer = self._timer is None or time.monotonic() + hold.pause() < self._due - 0.01
-            if decision is None and nearer and not self._more_is_here():
-                yield from self._wake_in(hold.pause())
-            yield from self._obey(decision, whole=False)
-        elif isinstance(event, proto.ResponseTrailers):
+        if isinstance(event, proto.ResponseTrailers):
             self.flow.response.trailers = event.trailers  # type: ignore[union-attr]
         elif isinstance(event, proto.ResponseEndOfMessage):
-            yield from self._obey(hold.finish(cut=False), whole=True)
+            yield from self._obey(cast("Hold", self.hold).finish(cut=False), whole=True)
 
     def _obey(self, decision: Decision | None, *, whole: bool) -> layer.CommandGenerator[None]:
         """Carry out a decision; ``whole``: the upstream's response has ended."""
@@ -200,18 +204,10 @@ class HeldStream(proto.HttpStream):
             yield from self._stream(kept)
 
     def state_stream_response_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        hold = self.hold
-        if hold and isinstance(event, proto.ResponseData):
-            return (yield from self._stream([event.data, *self._came_meanwhile()]))
-        if hold and isinstance(event, proto.ResponseEndOfMessage):
+        if self.hold and isinstance(event, proto.ResponseEndOfMessage):
             yield from self._stream([])
-        if hold is None or not hold.severed:
+        if not (self.hold and self.hold.severed):
             yield from super().state_stream_response_body(event)  # asks the stream once more, for what it kept back
-
-    def _came_meanwhile(self) -> Iterator[bytes]:
-        queue = self._paused_event_queue  # while a hook ran
-        while queue and type(queue[0]) is proto.ResponseData and queue[0].stream_id == self._attempt:
-            yield queue.popleft().data  # type: ignore[attr-defined]
 
     def _stream(self, chunks: list[bytes]) -> layer.CommandGenerator[None]:
         """Read chunks in one go, none at the body's end; each goes on as it came."""
@@ -225,17 +221,21 @@ class HeldStream(proto.HttpStream):
             yield from self._abandon(ended=False)
             yield from super().state_stream_response_body(proto.ResponseEndOfMessage(self.stream_id))
 
-    def _passed_on(self, chunks: list[bytes]) -> list[proto.SendHttp]:
-        if (stream := self.flow.response and self.flow.response.stream) is not self.hold and callable(stream):  # another's
+    def _passed_on(self, chunks: list[bytes]) -> list[commands.Command]:
+        response, client = cast("http.Response", self.flow.response), self.context.client
+        if (stream := response.stream) is not self.hold and callable(stream):  # another's
             chunks = [piece for some in map(stream, chunks) for piece in ([some] if isinstance(some, bytes) else some)]
-        if self._stores:
+        if getattr(self.context.options, "store_streamed_bodies", False):  # of mitmproxy 12
             self.response_body_buf += b"".join(chunks)
-        return [proto.SendHttp(proto.ResponseData(self.stream_id, chunk), self.context.client) for chunk in chunks if chunk]
+        if (client.alpn or b"")[:2] in (b"h2", b"h3") or "chunked" not in response.headers.get("transfer-encoding", "").lower():
+            return [proto.SendHttp(proto.ResponseData(self.stream_id, chunk), client) for chunk in chunks if chunk]
+        framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks if chunk)
+        return [commands.SendData(client, framed)] if framed else []  # as mitmproxy does it chunk by chunk
 
     def check_killed(self, emit_error_hook: bool) -> layer.CommandGenerator[bool]:
         killed: bool = yield from super().check_killed(emit_error_hook)
         if killed:  # mitmproxy lets an upstream run on whose answer nobody waits for
-            yield from self._abandon(ended=not self._reached)
+            yield from self._abandon(ended=False)
             yield proto.DropStream(self.stream_id)
         return killed
 
@@ -247,8 +247,10 @@ class HeldStream(proto.HttpStream):
         yield from self._drop(attempt)
 
     def _wake_in(self, seconds: float) -> layer.CommandGenerator[None]:
-        self._due, self._timer = time.monotonic() + seconds, commands.RequestWakeup(min(max(seconds, 0.0), LOOK_SECONDS))
-        yield self._timer
+        due = time.monotonic() + seconds
+        if self._timer is None or due < self._due - 0.01:
+            self._due, self._timer = due, commands.RequestWakeup(min(max(seconds, 0.0), LOOK_SECONDS))
+            yield self._timer
 
     def _looked(self) -> layer.CommandGenerator[None]:
         self._timer, left, hold = None, self._due - time.monotonic(), self.hold
@@ -256,10 +258,8 @@ class HeldStream(proto.HttpStream):
             yield from self._wake_in(left)
         elif self.server_state == self.state_waiting:
             yield from (self._obey(decision, whole=True) if (decision := hold.due() if hold else None) else self._send())
-        elif self.server_state == self.state_hold_response and hold and not self._more_is_here():
-            if (decision := hold.tick()) is None:
-                yield from self._wake_in(hold.pause())
-            yield from self._obey(decision, whole=False)
+        elif self.server_state == self.state_hold_response and hold:
+            yield from self._obey(hold.tick(), whole=False)
 
     def handle_protocol_error(self, event: Any) -> layer.CommandGenerator[None]:
         self._timer = None

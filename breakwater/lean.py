@@ -122,27 +122,3 @@ def trust_messages() -> None:
     data: Any = http.MessageData
     if hasattr(data, "__post_init__"):  # not where Python runs with -O
         data.__post_init__ = lambda _: None
-
-
-FRAMING = "transfer-encoding"
-
-
-class Headers(http.Headers):
-    """mitmproxy's headers, which know the value of that one header as long as none of them has changed."""
-
-    def get(self, key: str, default: Any = None) -> Any:
-        if key != FRAMING:
-            return super().get(key, default)
-        known: Any = self.__dict__.get("known")
-        if known is None or known[0] is not self.fields:  # each change makes a new tuple
-            known = self.__dict__["known"] = (self.fields, super().get(FRAMING))
-        return default if known[1] is None else known[1]
-
-
-class Framing:
-    """An addon that gives each answer such headers."""
-
-    def responseheaders(self, flow: http.HTTPFlow) -> None:
-        headers: Any = flow.response and flow.response.headers
-        if type(headers) is http.Headers:
-            headers.__class__ = Headers

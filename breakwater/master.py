@@ -19,7 +19,7 @@ from mitmproxy.tools.dump import DumpMaster
 
 from breakwater import asking
 from breakwater.cli import HOST
-from breakwater.lean import Framing, Lean, trust_messages
+from breakwater.lean import Lean, trust_messages
 
 
 class Collector:
@@ -35,7 +35,7 @@ def make(options: Options, *, full: bool) -> DumpMaster:
     _say_errors_in_a_line(made)
     if not full:
         trust_messages()
-        made.addons.add(Lines(), Collector(), Framing())
+        made.addons.add(Lines(), Collector())
     options.update(listen_host=HOST, connection_strategy="lazy")
     return made
 

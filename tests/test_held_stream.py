@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from held_stream import LOOK_SECONDS
 from hold import can_hold
 from tests.layers import Clock, Layers, ScriptedHold, clock, killed, options_of
 from tests.rows import over
@@ -42,6 +43,11 @@ def assert_over(layers: Layers) -> None:
     assert all(not held.live for held in layers.flows)
     ends = sum(layers.hooks.count(name) for name in ("response", "error"))
     assert ends == len(layers.flows), layers.hooks
+
+
+def timers(layers: Layers) -> list[float]:
+    """When those of our streams are due; mitmproxy's own for pings on HTTP/2 are later."""
+    return [due for due, command in layers.timers if command.delay <= LOOK_SECONDS]
 
 
 def test_headers_wait_until_the_hold_has_decided(build: Build) -> None:
@@ -129,24 +135,99 @@ def test_an_empty_data_frame_is_not_the_end_of_the_body(clock: Clock) -> None:
     assert_over(layers)
 
 
+class Noted(ScriptedHold):
+    """A hold that notes with what it was called."""
+
+    def __call__(self, data: bytes) -> list[bytes]:
+        self.fed.append(data)
+        return super().__call__(data)
+
+
 @over("upstream_h2", [False, True])
 def test_chunks_that_came_while_a_hook_ran_are_read_in_one_go_and_stay_chunks(clock: Clock, upstream_h2: bool) -> None:
-    read: list[bytes] = []
-
-    class Noted(ScriptedHold):
-        def __call__(self, data: bytes) -> list[bytes]:
-            read.append(data)
-            return super().__call__(data)
-
-    empty = [b""] if upstream_h2 else []
-    build = Layers(clock, upstream_h2=upstream_h2, options=OPTIONS, slow=["responseheaders"], hold=Noted)
-    layers = begun(build, b"C", b"one", *empty, b"two")
+    holds: list[Noted] = []
+    build = Layers(
+        clock,
+        upstream_h2=upstream_h2,
+        options=OPTIONS,
+        slow=["responseheaders"],
+        hold=lambda held: holds.append(Noted(held)) or holds[-1],  # type: ignore[func-returns-value]
+    )
+    layers = begun(build, b"C", b"one", *([b""] if upstream_h2 else []), b"two")
     layers.finish_hooks()
-    assert read == [b"C", b"onetwo"]
+    assert holds[0].fed == [b"Conetwo", b"Conetwo"]  # held, then let through
     assert layers.client.received.endswith(b"Conetwo" if upstream_h2 else b"1\r\nC\r\n3\r\none\r\n3\r\ntwo\r\n")
     layers.answer_end()
     assert layers.client_body == b"Conetwo"
     assert_over(layers)
+
+
+def test_chunks_of_one_packet_are_read_and_written_in_one_go_and_stay_chunks(clock: Clock) -> None:
+    holds: list[Noted] = []
+    build = Layers(
+        clock,
+        options=OPTIONS,
+        hold=lambda held: holds.append(Noted(held)) or holds[-1],  # type: ignore[func-returns-value]
+    )
+    layers = begun(build, b"C")
+    writes: list[bytes] = []
+    take = layers.client.take
+    layers.client.take = lambda data: writes.append(data) or take(data)  # type: ignore[func-returns-value, method-assign]
+    packet = b"3\r\none\r\n3\r\ntwo\r\n"
+    layers.upstream.say(packet)
+    assert holds[0].fed == [b"C", b"C", b"onetwo"]
+    assert writes == [packet]
+    layers.upstream.say(packet)
+    layers.answer_end()
+    assert writes == [packet, packet, b"0\r\n\r\n"]
+    assert_over(layers)
+
+
+def test_an_answer_that_comes_in_one_packet_with_its_end_starts_no_timer(build: Build) -> None:
+    layers = begun(build(slow=["responseheaders"]), b"x")
+    layers.answer_end()
+    layers.finish_hooks()
+    assert layers.client_body == b"x"
+    assert not timers(layers)
+    assert_over(layers)
+
+
+def test_a_held_answer_has_one_timer_however_many_packets_it_comes_in(build: Build) -> None:
+    layers = begun(build(), *[b"x"] * 20)
+    assert len(timers(layers)) == 1
+    layers.pass_time(3)
+    assert layers.client_body == b"x" * 20
+
+
+class Hastening(ScriptedHold):
+    """A hold that waits for a short time only as soon as something has come, and counts how often it is asked."""
+
+    asked = 0
+
+    def pause(self) -> float:
+        self.asked += 1
+        return 0.1 if self.fed else 0.9
+
+
+def test_a_timer_is_drawn_nearer(build: Build) -> None:
+    layers = begun(build(hold=Hastening), b"x")
+    layers.pass_time(0.2)
+    assert layers.client_body == b"x"
+
+
+def test_a_held_answer_is_not_asked_for_what_another_stream_gets(clock: Clock) -> None:
+    holds: list[Hastening] = []
+    build = Layers(
+        clock,
+        client_h2=True,
+        upstream_h2=True,
+        options=OPTIONS,
+        hold=lambda held: holds.append(Hastening(held)) or holds[-1],  # type: ignore[func-returns-value]
+    )
+    layers = begun(build)
+    assert holds[0].asked == 1
+    begun(layers, b"x", b"x")
+    assert holds[0].asked == 1
 
 
 def test_an_end_in_chunks_that_came_while_a_hook_ran_is_the_end(build: Build) -> None:
