@@ -20,9 +20,8 @@ from operations.annotations import METADATA
 from operations.held import pairs
 from policies.answer import documents
 from policies.answer.frames import frames
-from policies.answer.head import Head
 from policies.calls import Surface
-from policies.kinds import Kind
+from policies.kinds import Head, Kind
 from policies.refusal import challenges, envelopes, error_kinds, overflow
 from policies.request.surfaces import BUILT_IN
 from policies.state import State

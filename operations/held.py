@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from mitmproxy import http
 
 from operations.clock import clock
-from policies.answer.head import Head
 from policies.decisions import Answer, Commit, Decision, Forward, Refuse, Replace
 from policies.judge import Judge
+from policies.kinds import Head
 
 if TYPE_CHECKING:
     from operations.controller import Controller

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.breaker import Transition
 from policies.calls import Call
 from policies.decisions import Admission, Commit, Decision, End, Refuse, Resend
 from policies.hurdles import Refusal, Refused
-from policies.kinds import Challenge, Crowd, Finding, Kind, Role
+from policies.kinds import Challenge, Crowd, Finding, Head, Kind, Role
 from policies.patience import UNKNOWN_SECONDS, Patience
 from policies.queue import Place, Standing
 from policies.refusal import retry_hints

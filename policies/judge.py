@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.decide import Ruling
 from policies.decisions import Commit, Decision, End, Queue, Resend
 from policies.exchange import Exchange
-from policies.kinds import Finding, Kind, Role
+from policies.kinds import Finding, Head, Kind, Role
 
 Ruled = TypeVar("Ruled", Commit, Decision, End)
 

@@ -14,10 +14,9 @@ from policies.answer.documents import UNREADABLE, Form, form_of, lead
 from policies.answer.documents import parse as json_of
 from policies.answer.encodings import decoder
 from policies.answer.frames import Frame, Framer, Looks, bare_document, parse
-from policies.answer.head import Head
 from policies.answer.tap import Recogniser, Tap, Tapped
 from policies.calls import Surface
-from policies.kinds import Finding, Kind
+from policies.kinds import Finding, Head, Kind
 
 _UNREAD = frozenset({Kind.ANSWER, Kind.NOTHING})
 """What the hold may say of an answer that the tap still has to watch."""

@@ -12,9 +12,8 @@ from policies.answer import documents
 from policies.answer.documents import Form, form_of, lead
 from policies.answer.encodings import Decoder, decoder
 from policies.answer.frames import Frame, Framer, Looks, bare_document, parse
-from policies.answer.head import Head
 from policies.calls import Surface
-from policies.kinds import Finding, Kind, Wire
+from policies.kinds import Finding, Head, Kind, Wire
 
 LEAD_BYTES = 16
 """Of a body behind its blanks, by which its form is known."""

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from policies.answer import shapes
-from policies.answer.head import Head
 from policies.answer.shapes import text_of
-from policies.kinds import Challenge, Finding, Kind
+from policies.kinds import Challenge, Finding, Head, Kind
 
 PUNISH = ("_____tmd_____/punish", "/punish?", "bixi.alicdn.com/punish/")
 """Aliyun WAF slider (x5sec), and the page that denies instead; Rfym21/Qwen2API detectWafChallenge, AppsGanin/ai-free-vscode#11."""

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from policies.kinds import Challenge, Family, Finding, Kind
 from policies.refusal import codes, overflow
-from policies.refusal.codes import Row, dashscope, zai
+from policies.refusal.codes import Row
 from policies.refusal.envelopes import Envelope, is_status
 
 TABLES: dict[Family | None, tuple[tuple[str, tuple[Row, ...]], ...]] = {
-    Family.ZAI: (("zai", zai.ROWS),),
-    Family.ZCODE: (("zcode", zai.ZCODE_ROWS), ("zai", zai.ROWS)),
-    Family.ZAI_WEB: (("zai-web", zai.WEB_ROWS), ("zai", zai.ROWS)),
-    Family.DASHSCOPE: (("dashscope", dashscope.ROWS),),
-    Family.QWEN_WEB: (("qwen-web", dashscope.WEB_ROWS), ("dashscope", dashscope.ROWS)),
+    Family.ZAI: (("zai", codes.ZAI_ROWS),),
+    Family.ZCODE: (("zcode", codes.ZCODE_ROWS), ("zai", codes.ZAI_ROWS)),
+    Family.ZAI_WEB: (("zai-web", codes.ZAI_WEB_ROWS), ("zai", codes.ZAI_ROWS)),
+    Family.DASHSCOPE: (("dashscope", codes.DASHSCOPE_ROWS),),
+    Family.QWEN_WEB: (("qwen-web", codes.QWEN_WEB_ROWS), ("dashscope", codes.DASHSCOPE_ROWS)),
     None: (("common", codes.ROWS),),
 }
 """Per family, its tables with their names, in reading order; None: what is read after any family's own."""

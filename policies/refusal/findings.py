@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from policies.answer.head import Head
 from policies.calls import Surface
-from policies.kinds import Challenge, Family, Finding, Kind
+from policies.kinds import Challenge, Family, Finding, Head, Kind
 from policies.refusal import error_kinds, retry_hints
 from policies.refusal.envelopes import Envelope
 

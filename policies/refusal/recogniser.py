@@ -11,9 +11,8 @@ from itertools import islice
 from policies.answer import documents, shapes
 from policies.answer.documents import Form, form_of
 from policies.answer.frames import BOM, Frame, frames
-from policies.answer.head import Head
 from policies.calls import Surface
-from policies.kinds import ANSWER, Family, Finding, Kind, Role
+from policies.kinds import ANSWER, Family, Finding, Head, Kind, Role
 from policies.refusal import challenges, envelopes, error_kinds, signatures
 from policies.refusal.envelopes import Envelope
 from policies.refusal.findings import Seen, captcha, complete, of_status

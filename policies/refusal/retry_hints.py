@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-from policies.answer.head import Head
+from policies.kinds import Head
 
 Source = Literal["header", "body", "text"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from breakwater.lean import SLEEPERS
+from breakwater.master import SLEEPERS
 from tests.e2e.lab.client import ask
 from tests.e2e.lab.installed import Home
 from tests.e2e.lab.proxy import PROJECT

@@ -40,7 +40,7 @@ HTML = (("content-type", "text/html"),)
 def _reader(product: Metered, headers: tuple[tuple[str, str], ...], wire: str = "OPENAI") -> Any:
     kinds = product["policies.kinds"]
     surface = product["policies.calls"].Surface("zai", kinds.Family.ZAI, getattr(kinds.Wire, wire), kinds.Role.GENERATION)
-    head = product["policies.answer.head"].Head(200, headers)
+    head = product["policies.kinds"].Head(200, headers)
     return product["policies.answer.reader"].Reader(surface, head, product["policies.refusal.recogniser"].Recogniser())
 
 
@@ -93,7 +93,7 @@ def decoded(coding: str) -> Reading:
 
 def head(product: Metered, pieces: Pieces) -> None:
     value = b"".join(pieces).decode("latin-1")
-    heads, hints = product["policies.answer.head"], product["policies.refusal.retry_hints"]
+    heads, hints = product["policies.kinds"], product["policies.refusal.retry_hints"]
     for name in ("retry-after", "retry-after-ms", "date"):
         own = heads.Head(429, ((name, value), ("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")))
         hints.wait_of(own, ({"retry_after": value, "num": value},), value)

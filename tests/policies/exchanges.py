@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from policies.answer.head import Head
 from policies.calls import Call
 from policies.decisions import Admission, Commit, Decision, Forward
 from policies.exchange import Exchange
 from policies.judge import Judge
+from policies.kinds import Head
 from policies.request import reading
 from policies.request.surfaces import BUILT_IN
 from policies.rules import Rules

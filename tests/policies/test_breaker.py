@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from policies.breaker import LEASE_SECONDS, TRANSITIONS, Breaker, BreakerState, Event, Permit, Refused, Transition, tell
-from policies.breakers import Breakers
 from policies.kinds import Family
 from policies.saved import OpenBreaker
 from policies.settings import BreakerSettings, RetryAfterSettings, Settings, Upstream
+from policies.state import Breakers
 from tests.rows import over
 
 CAP = 59

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from policies.answer.head import Head
 from policies.decisions import Answer, Decision, Forward, Refuse, Replace
 from policies.exchange import Exchange
 from policies.judge import Judge
+from policies.kinds import Head
 from tests.policies.exchanges import MTOP, Controller, added
 from tests.rows import over
 

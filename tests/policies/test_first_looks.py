@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.answer.head import Head
 from policies.decisions import Commit, Replace
 from policies.judge import FIRST_LOOK_SECONDS, Judge, reads
+from policies.kinds import Head
 from tests.policies.exchanges import MTOP, Controller
 from tests.rows import over
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from policies.answer.head import Head
 from policies.decisions import Commit, End, Forward, Refuse, Replace, Resend
 from policies.judge import Judge
-from policies.kinds import Kind
+from policies.kinds import Head, Kind
 from tests.policies.exchanges import CODE_3007, MTOP, OK, Controller, added
 
 PING = b": ping\n\n"

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from policies.answer.head import Head
 from policies.breaker import BreakerState
 from policies.decisions import Answer, Decision, Forward, Refuse, Replace, Resend
 from policies.exchange import Exchange
 from policies.judge import reads
-from policies.kinds import Kind, Reason
+from policies.kinds import Head, Kind, Reason
 from policies.patience import Patience
 from tests.policies.exchanges import CODE_3007, MTOP, OK, Controller, added
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.answer.head import Head
 from policies.answer.reader import Reader
+from policies.kinds import Head
 from policies.refusal.recogniser import Recogniser
 from tests.growth.shapes import DOCUMENTS, MESSAGES, PAGES, STREAMS
 from tests.policies.answer.test_encodings import compress_brotli, zstd

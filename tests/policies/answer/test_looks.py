@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from policies.answer.head import Head
 from policies.answer.reader import Reader
-from policies.kinds import Family, Finding, Kind
+from policies.kinds import Family, Finding, Head, Kind
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import surface
 

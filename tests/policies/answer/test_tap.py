@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.encodings import brotli
-from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.answer.tap import HELD_BACK, PAGE_BYTES
 from policies.calls import Surface
-from policies.kinds import ANSWER, Family, Role, Wire
+from policies.kinds import ANSWER, Family, Head, Role, Wire
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.few_forms import (
     CAPTCHA,

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from policies.answer.frames import Frame
-from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.calls import Surface
-from policies.kinds import ANSWER, Challenge, Family, Finding, Kind, Role, Wire
+from policies.kinds import ANSWER, Challenge, Family, Finding, Head, Kind, Role, Wire
 
 WEB = Surface("qwen-chat", Family.QWEN_WEB, Wire.QWEN_WEB, Role.GENERATION)
 ANTHROPIC = Surface("zai", Family.ZAI, Wire.ANTHROPIC, Role.GENERATION)

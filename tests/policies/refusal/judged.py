@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policies.answer.frames import parse
-from policies.answer.head import Head
-from policies.kinds import Family, Finding
+from policies.kinds import Family, Finding, Head
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.replies import surface

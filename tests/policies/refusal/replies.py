@@ -13,9 +13,8 @@ from typing import Any
 from policies.answer.documents import Form, form_of
 from policies.answer.encodings import decoder
 from policies.answer.frames import Framer, bare_document, parse
-from policies.answer.head import Head
 from policies.calls import Surface
-from policies.kinds import Family, Finding, Kind, Role, Wire
+from policies.kinds import Family, Finding, Head, Kind, Role, Wire
 from policies.refusal.recogniser import Recogniser
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "replies.jsonl"

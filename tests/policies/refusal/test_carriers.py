@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from policies.answer import documents, frames
-from policies.answer.head import Head
 from policies.answer.reader import Reader
 from policies.answer.tap import STOPPING
-from policies.kinds import Finding, Kind
+from policies.kinds import Finding, Head, Kind
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import RECOGNISER
 from tests.policies.refusal.replies import Reply, corpus, read

@@ -3,8 +3,7 @@ from __future__ import annotations
 import itertools
 import zlib
 
-from policies.answer.head import Head
-from policies.kinds import Challenge, Family, Finding, Kind
+from policies.kinds import Challenge, Family, Finding, Head, Kind
 from policies.refusal.codes import Row
 from policies.refusal.error_kinds import HIDDEN_STATUS, TABLES
 from policies.refusal.recogniser import Recogniser

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.answer.head import Head
-from policies.kinds import Challenge, Finding, Kind
+from policies.kinds import Challenge, Finding, Head, Kind
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import Reply, corpus, gzipped, read
 from tests.rows import over

@@ -3,9 +3,8 @@ from __future__ import annotations
 import itertools
 import json
 
-from policies.answer.head import Head
 from policies.answer.shapes import FINISH_REASONS
-from policies.kinds import Family, Kind, Role, Wire
+from policies.kinds import Family, Head, Kind, Role, Wire
 from policies.refusal import challenges, overflow
 from policies.refusal.codes import MARKERS
 from policies.refusal.error_kinds import TABLES

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from policies.answer.encodings import decoder
-from policies.answer.head import Head
 from policies.decisions import Commit, Decision, End, Replace
 from policies.exchange import Exchange
 from policies.judge import Judge
-from policies.kinds import Kind, Role
+from policies.kinds import Head, Kind, Role
 from policies.request import reading
 from tests.policies.answer.test_encodings import compress_brotli, zstd
 from tests.policies.exchanges import Controller

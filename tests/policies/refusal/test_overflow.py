@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.frames import parse
-from policies.answer.head import Head
-from policies.kinds import Family, Kind
+from policies.kinds import Family, Head, Kind
 from policies.refusal import overflow
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.envelope_forms import dump

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.frames import parse
-from policies.answer.head import Head
-from policies.kinds import Challenge, Family, Finding, Kind, Role, Wire
+from policies.kinds import Challenge, Family, Finding, Head, Kind, Role, Wire
 from policies.refusal import challenges
 from policies.refusal.recogniser import Recogniser
 from tests.policies.refusal.replies import corpus, surface

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from policies.answer.head import Head
 from policies.answer.reader import Reader
-from policies.kinds import Family, Kind
+from policies.kinds import Family, Head, Kind
 from policies.refusal.recogniser import FRAMES, Recogniser
 from tests.policies.refusal.envelope_forms import FORMS, dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame

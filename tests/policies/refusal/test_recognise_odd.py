@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.answer.frames import parse
-from policies.answer.head import Head
-from policies.kinds import ANSWER, Family, Finding, Kind
+from policies.kinds import ANSWER, Family, Finding, Head, Kind
 from tests.policies.refusal.envelope_forms import dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import surface

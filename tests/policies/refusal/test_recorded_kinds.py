@@ -7,9 +7,8 @@ import json
 
 import pytest
 
-from policies.answer.head import Head
 from policies.answer.reader import Reader
-from policies.kinds import Challenge, Family, Kind, Role, Wire
+from policies.kinds import Challenge, Family, Head, Kind, Role, Wire
 from tests.policies.refusal.envelope_forms import FORMS, dump
 from tests.policies.refusal.judged import MTOP, RECOGNISER, document, frame
 from tests.policies.refusal.replies import corpus, surface

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.answer.head import Head
+from policies.kinds import Head
 from policies.refusal import retry_hints
 from tests.policies.refusal.judged import document
 from tests.policies.refusal.replies import corpus

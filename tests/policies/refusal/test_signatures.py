@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from policies.answer.frames import parse
-from policies.answer.head import Head
-from policies.kinds import Challenge, Family, Finding, Kind
+from policies.kinds import Challenge, Family, Finding, Head, Kind
 from policies.refusal import signatures
 from policies.refusal.recogniser import Recogniser
 from policies.settings import SignatureRow

@@ -15,7 +15,7 @@ from mitmproxy.proxy.layers import http
 from mitmproxy.test import tflow
 from mitmproxy.tools.dump import DumpMaster
 
-from breakwater.lean import ALWAYS, SLEEPERS, Lean, trust_messages
+from breakwater.master import ALWAYS, SLEEPERS, Lean, trust_messages
 from tests.rows import over
 
 Use = Callable[[Any], Awaitable[None]]
