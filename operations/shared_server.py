@@ -90,8 +90,8 @@ class Server:
         self._connect = lambda url: library.from_url(url, decode_responses=True, retry=Retry(NoBackoff(), 0), **limits)
         try:
             self._client = self._connect(await self._address())
-        except ValueError as error:
-            raise LostError(self._words(error)) from None
+        except ValueError as error:  # the URL's
+            raise LostError(self._without_secrets(error)) from None
         await self._check_version()
         self._messages = self._client.pubsub(ignore_subscribe_messages=True)
         await self._within(self._messages.subscribe(CHANNEL))
@@ -215,7 +215,13 @@ class Server:
             raise LostError(self._words(error)) from None
 
     def _words(self, error: Exception) -> str:
-        """What went wrong, on one line; nothing of the URL but its shown part."""
+        """What went wrong while the server was asked, on one line."""
+        if isinstance(error, OSError) or type(error).__module__.startswith("redis."):
+            return self._without_secrets(error)
+        return "what answers there speaks no Redis"
+
+    def _without_secrets(self, error: Exception) -> str:
+        """The words of an error on one line; nothing of the URL but its shown part."""
         parts = urlsplit(self._url)
         words = " ".join(str(error).split()) or type(error).__name__
         asked = dict(parse_qsl(parts.query))
