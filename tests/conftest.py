@@ -15,7 +15,10 @@ settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.load_profile("ci")
 
 
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no look for garbage goes over it again."""
-    gc.collect()
+    """What was imported and collected stays: no look for garbage goes over it, now or later."""
     gc.freeze()
+    gc.enable()
