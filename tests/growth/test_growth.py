@@ -68,11 +68,14 @@ def third(inputs: Mapping[str, Shape], number: int) -> Mapping[str, Shape]:
     return inputs if LONG else dict(list(inputs.items())[number::3])
 
 
+UNMENDED = {name: shapes.STREAMS[name] for name in ("a comment line without end", "a page with blank lines")}
+"""Inputs that a test below puts to a product without its mends."""
+
 IN_SINGLE_BYTES: Table = (
     ("a body of events", readers.held(readers.SSE), STREAMS),
     ("a stream after its time", readers.capped, third(STREAMS, 0)),
     ("a document", readers.held(readers.JSON), third(STREAMS, 1)),
-    ("a stream that has answered", readers.committed, {**STREAMS, **third(shapes.PAGES, 0)}),
+    ("a stream that has answered", readers.committed, {**UNMENDED, **third(STREAMS, 1), **third(shapes.PAGES, 0)}),
     ("lines after the first", readers.lines, third(STREAMS, 2)),
 )
 
@@ -179,8 +182,9 @@ def seconds(pattern: re.Pattern[Any], method: str, text: str) -> float:
     return min(taken)
 
 
-def slow(pattern: re.Pattern[Any], method: str, length: int) -> list[str]:
-    return [text[:80] for text in texts(length) if seconds(pattern, method, text) >= SECONDS_AT_MOST]
+def slow(pattern: re.Pattern[Any], method: str, length: int) -> str:
+    """The first text that takes too long."""
+    return next((text[:80] for text in texts(length) if seconds(pattern, method, text) >= SECONDS_AT_MOST), "")
 
 
 def test_no_pattern_goes_over_a_text_again_and_again() -> None:
@@ -193,7 +197,7 @@ def test_no_pattern_goes_over_a_text_again_and_again() -> None:
     used = dict(metered.meter.patterns)
     assert len(used) > 100
     for (pattern, method), length in used.items():
-        assert slow(pattern, method, min(length, LONGEST)) == [], (pattern, method)
+        assert not slow(pattern, method, min(length, LONGEST)), (pattern, method)
 
 
 def test_a_pattern_that_does_is_seen() -> None:
