@@ -19,6 +19,7 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no look for garbage goes over it, now or later."""
+    """What was imported and collected stays: no look for garbage goes over it, now or later. What tests make is little."""
     gc.freeze()
+    gc.set_threshold(10_000)
     gc.enable()

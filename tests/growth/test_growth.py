@@ -88,7 +88,8 @@ def cases() -> Iterator[Case]:
     for coding, inputs in readers.ENCODED.items():
         for name, shape in inputs.items():
             yield Case(f"an answer in {coding}: {name}", readers.encoded(coding), shape)
-            yield Case(f"an answer in {coding}: {name}, in single bytes", readers.encoded(coding), shape, single=True)
+            if LONG or name in ("answers", "members of nothing") or "," not in coding:  # else as each coding by itself
+                yield Case(f"an answer in {coding}: {name}, in single bytes", readers.encoded(coding), shape, single=True)
             yield Case(f"a request in {coding}: {name}", readers.decoded(coding), shape)
 
 
