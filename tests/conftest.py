@@ -15,7 +15,11 @@ settings.register_profile("thorough", deadline=None, max_examples=300)
 settings.load_profile("ci")
 
 
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: no look for garbage goes over it again."""
-    gc.collect()
+    """What was imported and collected stays: no look for garbage goes over it, now or later. What tests make is little."""
     gc.freeze()
+    gc.set_threshold(10_000)
+    gc.enable()

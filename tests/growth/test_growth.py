@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -22,9 +22,8 @@ from tests.growth.shapes import Shape
 
 LONG = os.environ.get("BREAKWATER_GROWTH") == "long"
 """Everything against everything, ten times as long: beyond every cap. Some minutes."""
-TIMES = 8
-AT_MOST = 3.0
-"""Times that a byte may cost more in an input that is ``TIMES`` as long."""
+TIMES, AT_MOST = (8, 3.0) if LONG else (5, 2.0)
+"""How many times as long the larger input is, and times that a byte may cost more in it."""
 WHOLE, SINGLE = (8_000, 1_200) if LONG else (300, 70)
 """Bytes of the smaller input, in one piece and in single bytes."""
 SECONDS_AT_MOST = 0.05
@@ -69,11 +68,14 @@ def third(inputs: Mapping[str, Shape], number: int) -> Mapping[str, Shape]:
     return inputs if LONG else dict(list(inputs.items())[number::3])
 
 
+UNMENDED = {name: shapes.STREAMS[name] for name in ("a comment line without end", "a page with blank lines")}
+"""Inputs that a test below puts to a product without its mends."""
+
 IN_SINGLE_BYTES: Table = (
     ("a body of events", readers.held(readers.SSE), STREAMS),
     ("a stream after its time", readers.capped, third(STREAMS, 0)),
     ("a document", readers.held(readers.JSON), third(STREAMS, 1)),
-    ("a stream that has answered", readers.committed, {**STREAMS, **third(shapes.PAGES, 0)}),
+    ("a stream that has answered", readers.committed, {**UNMENDED, **third(STREAMS, 1), **third(shapes.PAGES, 0)}),
     ("lines after the first", readers.lines, third(STREAMS, 2)),
 )
 
@@ -86,7 +88,8 @@ def cases() -> Iterator[Case]:
     for coding, inputs in readers.ENCODED.items():
         for name, shape in inputs.items():
             yield Case(f"an answer in {coding}: {name}", readers.encoded(coding), shape)
-            yield Case(f"an answer in {coding}: {name}, in single bytes", readers.encoded(coding), shape, single=True)
+            if LONG or name in ("answers", "members of nothing") or "," not in coding:  # else as each coding by itself
+                yield Case(f"an answer in {coding}: {name}, in single bytes", readers.encoded(coding), shape, single=True)
             yield Case(f"a request in {coding}: {name}", readers.decoded(coding), shape)
 
 
@@ -105,24 +108,32 @@ def loaded(changes: Any = None) -> Metered:
 
 
 def cost(metered: Metered, case: Case, size: int) -> int:
-    """What so many bytes cost; of an encoded body, of what it holds."""
+    """What so many bytes cost where the product stands; of an encoded body, of what it holds."""
     body = case.shape(size)
     pieces = [body[at : at + 1] for at in range(len(body))] if case.single else [body]
-    with metered.standing():
-        before = metered.meter.total
-        case.reading(metered, pieces)
-        return metered.meter.total - before
+    before = metered.meter.total
+    case.reading(metered, pieces)
+    return metered.meter.total - before
 
 
 def growth(metered: Metered, case: Case, times: int = 1) -> float:
     """Times that a byte costs more in the longer input."""
-    size = (SINGLE if case.single else WHOLE) * times
-    return cost(metered, case, TIMES * size) / cost(metered, case, size) / TIMES
+    return grown(metered, [case], times)[case.name]
+
+
+def grown(metered: Metered, cases: Iterable[Case], times: int | None = None) -> dict[str, float]:
+    """Times that a byte costs more in the longer input, for each of these."""
+    found = {}
+    with metered.standing():
+        for case in cases:
+            size = (SINGLE if case.single else WHOLE) * (times or longer(case))
+            found[case.name] = cost(metered, case, TIMES * size) / cost(metered, case, size) / TIMES
+    return found
 
 
 def longer(case: Case) -> int:
     """Python reads 4300 digits and no more."""
-    return 2 if "digits" in case.name and not (case.single or LONG) else 1
+    return 3 if "digits" in case.name and not (case.single or LONG) else 1
 
 
 READERS = sorted({name.partition(": ")[0] for name in CASES})
@@ -130,9 +141,8 @@ READERS = sorted({name.partition(": ")[0] for name in CASES})
 
 @pytest.mark.parametrize("reader", READERS)
 def test_the_cost_of_a_byte_does_not_grow_with_the_input(reader: str) -> None:
-    cases = [case for case in CASES.values() if case.name.startswith(f"{reader}: ")]
-    grown = {case.name: growth(product(), case, longer(case)) for case in cases}
-    assert {name: times for name, times in grown.items() if times > AT_MOST} == {}
+    found = grown(product(), (case for case in CASES.values() if case.name.startswith(f"{reader}: ")))
+    assert {name: times for name, times in found.items() if times > AT_MOST} == {}
 
 
 @cache
@@ -173,20 +183,22 @@ def seconds(pattern: re.Pattern[Any], method: str, text: str) -> float:
     return min(taken)
 
 
-def slow(pattern: re.Pattern[Any], method: str, length: int) -> list[str]:
-    return [text[:80] for text in texts(length) if seconds(pattern, method, text) >= SECONDS_AT_MOST]
+def slow(pattern: re.Pattern[Any], method: str, length: int) -> str:
+    """The first text that takes too long."""
+    return next((text[:80] for text in texts(length) if seconds(pattern, method, text) >= SECONDS_AT_MOST), "")
 
 
 def test_no_pattern_goes_over_a_text_again_and_again() -> None:
     """What the count does not see. In seconds: a second look at each place would cost a thousand times as much."""
     metered = product()
-    for case in CASES.values():
-        if case.name.partition(": ")[2] in USING and not case.single:
-            cost(metered, case, LONGEST)
+    with metered.standing():
+        for case in CASES.values():
+            if case.name.partition(": ")[2] in USING and not case.single:
+                cost(metered, case, LONGEST)
     used = dict(metered.meter.patterns)
     assert len(used) > 100
     for (pattern, method), length in used.items():
-        assert slow(pattern, method, min(length, LONGEST)) == [], (pattern, method)
+        assert not slow(pattern, method, min(length, LONGEST)), (pattern, method)
 
 
 def test_a_pattern_that_does_is_seen() -> None:
@@ -245,4 +257,4 @@ def test_without_its_mend_the_growth_is_seen_in_longer_ones(name: str, times: in
 
 def test_without_its_mend_the_exception_is_seen() -> None:
     with pytest.raises(ValueError, match="digits"):
-        growth(unmended(), CASES["a page: a character of digits"], 2)
+        growth(unmended(), CASES["a page: a character of digits"], 3)

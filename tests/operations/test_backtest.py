@@ -27,6 +27,8 @@ REFUSALS = {
 }
 ANSWER = json.dumps({"type": "message", "role": "assistant", "content": [{"type": "text", "text": "x"}]}).encode()
 PATH = "/api/v1/zcode-plan/anthropic/v1/messages"
+EXCHANGES = 60
+"""Enough of them to tell a cause by."""
 _ids = itertools.count(1)
 
 
@@ -122,9 +124,9 @@ def planted(cause: str, exchanges: int, refusal: tuple[int, bytes], seed: int = 
     ],
 )  # fmt: skip
 def test_a_planted_cause_is_named_and_no_other(cause: str, letters: str, refusal: str) -> None:
-    _, found = judged(planted(cause, 120, REFUSALS[refusal]))
+    _, found = judged(planted(cause, EXCHANGES, REFUSALS[refusal]))
     assert "".join(found.causes) == letters
-    assert found.exchanges == 120, "what these rules would have refused here was sent then, and counts"
+    assert found.exchanges == EXCHANGES, "what these rules would have refused here was sent then, and counts"
     assert found.resent.all == 0, "nothing was sent again then"
 
 

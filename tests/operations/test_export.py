@@ -130,7 +130,8 @@ def bodies(canary: str) -> list[bytes]:
     ]
     if canary.isdigit():
         values.append({"error": {"code": int(canary), "status": int(canary), "message": int(canary)}})
-    written = [json.dumps(value, ensure_ascii=escaped).encode() for value in values for escaped in (True, False)]
+    texts = dict.fromkeys(json.dumps(value, ensure_ascii=escaped) for value in values for escaped in (True, False))
+    written = [text.encode() for text in texts]
     stream = b"".join(b"event: error\ndata: " + each + b"\n\n" for each in written)
     page = f"<!doctype html><html><head><title>{canary} blocked</title></head><body a='{canary}'>{canary}</body></html>"
     return [*written, stream, page.encode(), canary.encode(), f"data: {canary}\n\n".encode(), b"<" + canary.encode()]

@@ -25,7 +25,7 @@ from policies.hurdles import Refused
 
 def test_four_agents_in_a_long_bad_window_lose_fewer_turns_and_do_not_storm() -> None:
     """Bare clients get more answers by hammering, where each send is a draw of its own; that is not ours to do."""
-    queue, refuse, none = (list(bad_hours(guard)) for guard in ("queue", "refuse", "none"))
+    queue, refuse, none = (list(bad_hours(guard, seeds=4)) for guard in ("queue", "refuse", "none"))
     lost = [sum(len(t.lost) for t in rows) for rows in (queue, refuse, none)]
     assert lost[0] < 0.3 * lost[1] < lost[2]
     assert sum(t.answered for t in queue) > sum(t.answered for t in refuse)

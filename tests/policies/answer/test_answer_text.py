@@ -210,7 +210,7 @@ NAMES = st.sampled_from(
     ]
 )
 SHAPES = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=15
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4), max_leaves=8
 )
 TYPES = st.sampled_from(
     [
