@@ -113,7 +113,7 @@ class World:
     def wake(self) -> None:
         for place in self.line.due(self.now):
             self._turns[place].goes_on(place)
-        look = self.line.next_look(self.now)
+        look = self.line.next_look()
         if look is not None and (look < self._timer or self._timer <= self.now):
             self._timer = look
             self.later(look - self.now, lambda: None)

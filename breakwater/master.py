@@ -180,7 +180,13 @@ TAKEN = re.compile(r"failed to listen on (\S+):(\d+) with .*address already in u
 
 
 class Lines:
-    """An addon that keeps mitmproxy's lines of each connection away, unless `-v` asks for all."""
+    """An addon that keeps mitmproxy's lines of each connection away, unless `-v` asks for all.
+
+    Away too is the traceback that asyncio of Python 3.11 writes for each connection that is open when the process ends.
+    """
+
+    def load(self, _loader: Any) -> None:
+        logging.getLogger("asyncio").addFilter(_is_no_ended_connection)
 
     def configure(self, _updated: set[str]) -> None:
         wanted = ctx.options.termlog_verbosity == "debug" or ctx.options.flow_detail > 0
@@ -208,6 +214,10 @@ class Errors(errorcheck.ErrorCheck):
                 if record.module != READING or record is last[READING]:
                     print(one_line(record), file=sys.stderr)
             sys.exit(1)
+
+
+def _is_no_ended_connection(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _no_error(record: logging.LogRecord) -> bool:

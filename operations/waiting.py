@@ -58,7 +58,7 @@ class Waiting:
         if not spell.waiting:
             logger.info("Breakwater: %s %s: requests wait for their turn (the first is flow %s)", upstream, why, flow.id)
         spell.waiting += 1
-        self.look()
+        self.look(came=True)
 
     def leave(self, place: Place | None, how: str = CLIENT_LEFT) -> None:
         """Forget a flow whose client left, or that was killed."""
@@ -66,24 +66,27 @@ class Waiting:
             self._ended(place, how)
         self.look()
 
-    def look(self) -> None:
-        """Wake those whose wait has ended, and look again when time alone may end another. Never raises."""
+    def look(self, *, came: bool = False) -> None:
+        """Wake those whose wait has ended, and look again when time alone may end another. Never raises.
+
+        ``came``: only that somebody came to wait, which ends nobody's wait.
+        """
         if not self._flows:
             return
         try:
-            self._look(clock().now)
+            if not came:
+                self._wake(self.line.due(clock().now))
+            self._look_later()
         except Exception as fault:  # noqa: BLE001 - the border: nobody is kept by a fault of ours
             self._fault("line", None, fault)
             self.line.let_go(clock().now)
             self._wake(tuple(self._flows))
 
-    def _look(self, now: float) -> None:
-        self._wake(self.line.due(now))
+    def _look_later(self) -> None:
         if self._timer:
             self._timer.cancel()
-        at = self.line.next_look(now)
-        loop = asyncio.get_running_loop()
-        self._timer = None if at is None or not self._flows else loop.call_later(max(at - now, 0.0), self.look)
+        at, loop = self.line.next_look(), asyncio.get_running_loop()
+        self._timer = None if at is None or not self._flows else loop.call_later(max(at - clock().now, 0.0), self.look)
 
     def _wake(self, places: tuple[Place, ...]) -> None:
         for place in places:

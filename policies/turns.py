@@ -27,6 +27,8 @@ class _Lane:
 
     queue: Queue = field(default_factory=Queue)
     main_came: float = -math.inf
+    look_at: float = math.inf
+    """Monotonic seconds at which time alone may end somebody's wait here."""
 
 
 # Theory of operation
@@ -37,6 +39,7 @@ class _Lane:
 #
 # What blocks a request also says until when. What can change that is an event that is reported here, or a moment that was
 # named. So the line is served after every event, and once at the earliest of those moments (next_look): nobody is forgotten.
+# A coming that is blocked itself changes nothing for the others: that the line is long makes it no dearer.
 #
 # Places that moved through another's event are handed out once, by ``due``; their layers are then to be woken. The place
 # itself says what became of it: UNDER_WAY is to be sent, TOLD is to be told.
@@ -75,11 +78,11 @@ class Line:
         place = self._returning.place(asking, next(self._numbers), lane.queue, now)
         place.move(Move.ARRIVED, now)
         try:
-            if lane.queue.waiting or self._block(lane, place, now) is not None:
-                self._wait(place, lane)
-                self._serve(lane, now)
-            else:
+            if (block := self._block(lane, place, now)) is None and not lane.queue.waiting:
                 self._go(lane, place, now)
+            else:
+                self._wait(place, lane)
+                self._serve(lane, now) if block is None else self._stay(lane, place, block, now)
         except Exception:
             self._release(place, now)  # nobody knows of it: its turn would be nobody's
             raise
@@ -143,19 +146,10 @@ class Line:
         changed, self._changed = tuple(self._changed), {}
         return changed
 
-    def next_look(self, now: float) -> float | None:
-        """Monotonic seconds at which ``due`` must be asked though nothing happened; None where nobody waits."""
-        moments = []
-        seen: dict[tuple[Key, bool], Block | None] = {}
-        for place, lane in self._waiting.items():
-            moments.append(min(place.deadline, place.came + self._settings.seconds))
-            kind = (place.asking.key, place.asking.side)
-            if place.not_before > now:
-                moments.append(place.not_before)
-            elif kind not in seen:
-                block = seen[kind] = self._block(lane, place, now)
-                moments += [now] if block is None else [] if block.until is None else [block.until]
-        return min(moments, default=None)
+    def next_look(self) -> float | None:
+        """Monotonic seconds at which ``due`` must be asked though nothing happened; None where time alone ends no wait."""
+        at = min((lane.look_at for lane in self._lanes.values() if lane.queue.waiting), default=math.inf)
+        return -math.inf if self._changed else at if at < math.inf else None
 
     def why(self, place: Place, now: float) -> Told | None:
         """What a waiting request waits for; None where it does not wait."""
@@ -212,6 +206,7 @@ class Line:
     def _serve(self, lane: _Lane, now: float) -> None:
         """In order, each that nothing blocks gets its turn; each that may wait no longer is told."""
         blocked: dict[tuple[Key, bool], Block] = {}  # a turn only takes room, so what blocked one blocks the next of its kind
+        lane.look_at = math.inf
         for place in lane.queue.ordered(now):
             kind = (place.asking.key, place.asking.side)
             block = (blocked.get(kind) if place.not_before <= now else None) or self._block(lane, place, now)
@@ -219,11 +214,21 @@ class Line:
                 blocked[kind] = block
             if block is None:
                 self._go(lane, place, now)
-            elif block.tells or not self._may_wait(place, now):
-                self._tell(place, _told(block, now), now)
+            else:
+                self._stay(lane, place, block, now)
+
+    def _stay(self, lane: _Lane, place: Place, block: Block, now: float) -> None:
+        """A blocked request is told where it may wait no longer; else it is looked at again when the block or its time ends."""
+        if block.tells or not self._may_wait(place, now):
+            self._tell(place, _told(block, now), now)
+        else:
+            lane.look_at = min(lane.look_at, self._wait_ends(place), math.inf if block.until is None else block.until)
 
     def _may_wait(self, place: Place, now: float) -> bool:
-        return now < min(place.deadline, place.came + self._settings.seconds)
+        return now < self._wait_ends(place)
+
+    def _wait_ends(self, place: Place) -> float:
+        return min(place.deadline, place.came + self._settings.seconds)
 
     def _block(self, lane: _Lane, place: Place, now: float) -> Block | None:
         main_waits = place.asking.side and lane.queue.main_waits()

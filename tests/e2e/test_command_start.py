@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import signal
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,6 +41,16 @@ def test_it_guards_and_says_nothing_of_single_flows(home: Home, place: Places) -
     assert "challenge_busy" in said or "challenge" in said
     for noise in ("client connect", "server connect", "POST http", "Loading script"):
         assert noise not in said
+
+
+def test_it_ends_without_a_word_of_the_connections_that_are_open(home: Home) -> None:
+    proxy = home.start(*home.lab)
+    with socket.create_connection(("127.0.0.1", home.port)):
+        ask(home, "http://breakwater.internal/healthz")  # by now that connection was taken
+        before = log(home)
+        proxy.send_signal(signal.SIGINT)
+        assert proxy.wait(20) == 0
+    assert log(home) == before
 
 
 @pytest.mark.parametrize("options", [["--full"], ["-v"], ["--set", "flow_detail=1"]], ids=["full", "verbose", "detail"])

@@ -221,7 +221,7 @@ BROKEN = [
     "policies.concurrency:Limits.sent",
     "policies.hurdles:SlowStart.room",
     "operations.waiting:Waiting.add",
-    "operations.waiting:Waiting._look",
+    "operations.waiting:Waiting._look_later",
     "operations.controller:Controller._wait",
 ]
 

@@ -59,14 +59,53 @@ def names(places: list[Place]) -> str:
 def test_with_nothing_in_the_way_everybody_goes_at_once() -> None:
     lab = Lab()
     assert all(lab.comes(str(n)).standing is Standing.UNDER_WAY for n in range(50))
-    assert lab.line.next_look(lab.now) is None
+    assert lab.line.next_look() is None
+
+
+def test_a_long_line_makes_a_coming_no_dearer(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Place] = []
+    block = hurdles.Hurdles.block
+    monkeypatch.setattr(hurdles.Hurdles, "block", lambda own, place, *a, **k: asked.append(place) or block(own, place, *a, **k))  # type: ignore[func-returns-value]
+    lab = Lab().opened()
+    for number in range(200):
+        place = lab.comes(str(number), account=str(number))
+        assert asked[-1] is place
+        assert lab.line.next_look() == lab.now + 59
+    assert len(asked) == 200
+
+
+def test_the_line_is_looked_at_when_the_first_patience_ends_whoever_has_it() -> None:
+    lab = Lab().opened()
+    for number, patience in enumerate((40.0, 30.0, 50.0)):
+        lab.comes(str(number), patience=patience)
+    assert lab.line.next_look() == lab.now + 30
+    lab.later(30.0)
+    assert lab.line.next_look() == lab.now + 10
+
+
+def test_a_coming_that_lets_another_go_says_that_it_is_to_be_woken() -> None:
+    lab = Lab().opened()
+    first = lab.comes("first")
+    lab.now += 60.0  # the timer is late
+    second = lab.comes("second")
+    assert (first.standing, second.standing) == (Standing.UNDER_WAY, Standing.WAITING)
+    look = lab.line.next_look()
+    assert look is not None
+    assert look < lab.now
+    assert lab.due() == [first]
+
+
+def test_a_coming_that_is_told_at_once_leaves_nothing_to_look_at() -> None:
+    lab = Lab().opened()
+    assert lab.comes("x", patience=0.0).standing is Standing.TOLD
+    assert lab.line.next_look() is None
 
 
 def test_after_an_opening_one_goes_first_and_the_others_follow_by_twos() -> None:
     lab = Lab().opened()
     places = [lab.comes(str(n)) for n in range(40)]
     assert {p.standing for p in places} == {Standing.WAITING}
-    assert lab.line.next_look(lab.now) == lab.now + 59
+    assert lab.line.next_look() == lab.now + 59
     out = lab.later(59.0)
     assert names(out) == "0"
     assert lab.line.why(places[1], lab.now).why is Reason.PROBE_OUT  # type: ignore[union-attr]
@@ -160,7 +199,7 @@ def test_the_first_refusal_is_told_and_the_next_is_held_until_its_turn() -> None
     again = lab.comes("a")
     lab.refused(again, Refusal(Refused.CHALLENGE, wait=40))
     assert again.standing is Standing.WAITING
-    assert lab.line.next_look(lab.now) == lab.now + 40
+    assert lab.line.next_look() == lab.now + 40
     assert lab.later(39.9) == []
     assert lab.later(0.1) == [again]
     lab.refused(again)
@@ -208,7 +247,7 @@ def test_its_own_wait_is_waited_for_here() -> None:
 def test_patience_ends_with_the_truth() -> None:
     lab = Lab().opened()
     place = lab.comes("a", patience=25.0)
-    assert lab.line.next_look(lab.now) == lab.now + 25
+    assert lab.line.next_look() == lab.now + 25
     lab.now += 25
     assert lab.line.due(lab.now) == (place,)
     assert place.told is not None
@@ -259,7 +298,7 @@ def test_a_side_request_is_no_probe_while_a_main_one_waits_or_has_just_come() ->
     lab.line.ended(main, lab.now)
     side = lab.comes("s", side=True)
     assert side.standing is Standing.WAITING
-    assert lab.line.next_look(lab.now) == lab.now + 5
+    assert lab.line.next_look() == lab.now + 5
     assert lab.later(5.0) == [side]
 
 
@@ -300,7 +339,7 @@ def test_a_stated_wait_holds_back_its_account_and_model_and_no_other() -> None:
     assert {p.standing for p in behind} == {Standing.WAITING}
     assert lab.comes("e", model="other").standing is Standing.UNDER_WAY
     assert lab.comes("f", account="other").standing is Standing.UNDER_WAY
-    assert lab.line.next_look(lab.now) == lab.now + 40
+    assert lab.line.next_look() == lab.now + 40
     assert names(lab.later(40.0)) == "b", "one goes first when it ends"
     assert names(lab.answered(behind[0])) == "c"
 

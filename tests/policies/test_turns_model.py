@@ -90,7 +90,7 @@ class LineMachine(RuleBasedStateMachine):
         """The timer of the layer, and nothing else, looks: nobody may wait past its patience by it."""
         end = self.now + seconds
         for _ in range(1000):
-            look = self.line.next_look(self.now)
+            look = self.line.next_look()
             if look is None or look > end:
                 break
             assert look >= self.now, "a moment in the past"
@@ -188,7 +188,7 @@ class LineMachine(RuleBasedStateMachine):
     def nobody_waits_past_its_patience(self) -> None:
         assert set(self.line.waiting()) == self.waited
         for place in self.waited:
-            look = self.line.next_look(self.now)
+            look = self.line.next_look()
             assert look is not None
             assert look <= place.deadline
         assert len(self.waited) <= max(self.size, 0) + sum(place.refusals + place.crowded > 0 for place in self.waited)
@@ -202,7 +202,7 @@ class LineMachine(RuleBasedStateMachine):
     @invariant()
     def whoever_waits_is_kept_by_something_that_ends(self) -> None:
         if self.waited:
-            look = self.line.next_look(self.now)
+            look = self.line.next_look()
             assert look is not None
             assert look <= min(place.deadline for place in self.waited)
 
