@@ -11,9 +11,8 @@ from mitmproxy import http
 
 import hold
 from operations import log, state_file
-from operations.annotations import describe, keep_answer
 from operations.clock import clock
-from operations.flow_adapter import exchange_of
+from operations.flow_adapter import describe, exchange_of, keep_answer
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
 from operations.notify import Notifier
