@@ -194,7 +194,7 @@ class Breakwater:
         how = treatment(found, state.surfaces, state.settings)
         data.ignore_connection = data.ignore_connection or how is not Treatment.USUAL
         if how is Treatment.PERSON:
-            self.controller.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
+            self.controller.log.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
 
     def client_disconnected(self, client: connection.Client) -> None:
         if self.controller is not None:

@@ -140,11 +140,10 @@ def _try(loop: Any) -> None:
         loop.close()
 
 
-def choose_loop() -> str:
-    """Make uvloop the loop of `asyncio.run` where it works; the name of what it will be."""
+def choose_loop() -> None:
+    """Make uvloop the loop of `asyncio.run` where it works."""
     if uvloop_fault():
-        return "asyncio"
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # policies end with Python 3.16; mitmproxy knows no other way
         asyncio.set_event_loop_policy(importlib.import_module("uvloop").EventLoopPolicy())
-    return "uvloop"
