@@ -21,7 +21,7 @@ from requirements import missing, needed
 
 with needed():
     import held_stream
-    from operations import content_view, demo, log, page, page_site, reload, shared_state, startup
+    from operations import content_view, demo, log, page, reload, shared_state, startup
     from operations.backtest import Backtest
     from operations.clock import clock
     from operations.commands import Commands, act, is_killed, settle_killed, settle_left
@@ -185,7 +185,7 @@ class Breakwater:
         if self.controller is None:
             return
         state, server, hello = self.controller.state, data.context.server.address, data.client_hello
-        if server and server[0] == page_site.HOST:
+        if server and server[0] == page.HOST:
             return  # nobody is there: it is answered here
         address = (server[0], server[1]) if server else None
         ends_here = data.context.client.proxy_mode.type_name == "reverse"
@@ -194,7 +194,7 @@ class Breakwater:
         how = treatment(found, state.surfaces, state.settings)
         data.ignore_connection = data.ignore_connection or how is not Treatment.USUAL
         if how is Treatment.PERSON:
-            self.controller.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
+            self.controller.log.once(f"browser {server}", f"a browser at {hello.sni or server} is tunnelled undecrypted")
 
     def client_disconnected(self, client: connection.Client) -> None:
         if self.controller is not None:
@@ -208,7 +208,7 @@ class Breakwater:
     # -- flows ------------------------------------------------------------------------------------------------
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        if self.controller is not None and flow.live and page_site.site(flow):
+        if self.controller is not None and flow.live and page.site(flow):
             self._own.add(flow.id)
         self._keep_to_ourselves(flow)
 
@@ -216,7 +216,7 @@ class Breakwater:
         if self.controller is None or flow.response or flow.error or not flow.live:
             return
         try:
-            if own := page_site.site(flow):
+            if own := page.site(flow):
                 self._own.add(flow.id)
                 flow.response = page.answer(self._page, flow.request, own)
             else:

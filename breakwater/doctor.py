@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import certifi
 from cryptography import x509
 
-from breakwater import asking, authorities, env, loops
+from breakwater import asking, authorities, env
 from breakwater.cli import HOST, Parser, app, common, confdir, reach, settings_of, version
+from breakwater.start import uvloop_fault
 
 OK, NOTE, BAD = "ok", "--", "!!"
 DAYS_BEFORE_ITS_END = 30
@@ -45,7 +46,7 @@ def main(words: Sequence[str]) -> int:
 def _lines(port: int, sets: list[str], *, offline: bool) -> Iterator[Line]:
     folder = confdir(sets)
     yield Line(OK, f"Breakwater {version()}, mitmproxy {metadata.version('mitmproxy')}, Python {sys.version.split()[0]}")
-    fault = loops.uvloop_fault()
+    fault = uvloop_fault()
     yield Line(NOTE if fault else OK, f"loop: asyncio; uvloop: {fault}" if fault else "loop: uvloop")
     settings, line = _config(settings_of(sets).get("breakwater_config"))
     yield line

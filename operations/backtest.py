@@ -10,8 +10,7 @@ from typing import Any
 
 from mitmproxy import connection, http
 
-from operations.annotations import METADATA, describe
-from operations.flow_adapter import exchange_of, printable
+from operations.flow_adapter import METADATA, describe, exchange_of, printable
 from operations.held import head_of
 from policies import decide
 from policies.decisions import End, Refuse, Replace, Resend

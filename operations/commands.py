@@ -23,7 +23,6 @@ from policies.comments import Comment, Text, say
 
 logger = logging.getLogger("breakwater")
 
-
 WHICH = Text("Which model's window should be forgotten?", "要忘记哪个模型的窗口？")
 FORGOT = Text(
     "Forgot {windows} learnt window(s), {limits} learnt limit(s) and {overflows} remembered overflow(s) of {model}.",
@@ -61,7 +60,7 @@ class Commands:
             said = str(act(self._controller(), action, upstream, model))
         except ValueError as error:
             raise exceptions.CommandError(str(error)) from error
-        logger.log(logging.INFO, "Breakwater: %s", said)
+        logger.info("Breakwater: %s", said)
         return said
 
     @command.command("breakwater.status")
@@ -184,10 +183,4 @@ def settle_left(controller: Controller, client: connection.Client) -> None:
 
 
 def _move(breaker: Breaker, action: str, now: float) -> Transition | None:
-    if action == "open":
-        return breaker.open(now)
-    if action == "close":
-        return breaker.close(now)
-    if action == "reset":
-        return breaker.reset(now)
-    raise ValueError(f"No action {action!r}; there are open, close, reset and forget.")
+    return {"open": breaker.open, "close": breaker.close, "reset": breaker.reset}[action](now)

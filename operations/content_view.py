@@ -11,7 +11,7 @@ from typing import Any
 
 from mitmproxy import contentviews, http
 
-from operations.annotations import METADATA
+from operations.flow_adapter import METADATA
 from policies.answer import encodings
 from policies.answer.answer_text import assemble
 

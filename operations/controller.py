@@ -11,9 +11,8 @@ from mitmproxy import http
 
 import hold
 from operations import log, state_file
-from operations.annotations import describe, keep_answer
 from operations.clock import clock
-from operations.flow_adapter import exchange_of
+from operations.flow_adapter import describe, exchange_of, keep_answer
 from operations.held import HeldResponse, RequestGate, Unheld, Watched, head_of, respond
 from operations.metrics import Counters
 from operations.notify import Notifier
@@ -131,7 +130,7 @@ class Controller:
         streams = (asked or bool(flow.request.stream)) and flow.is_replay is None  # else another addon has answered here
         can_hold = self.can_hold and self.state.enforces and streams and hold.can_hold(flow)
         if callable(flow.response.stream) and not can_hold:
-            self.once("streamed", "another addon streams an answer in a way of its own: it is not judged")
+            self.log.once("streamed", "another addon streams an answer in a way of its own: it is not judged")
             return
         try:
             assert ex, "no rule could read its request"
@@ -279,9 +278,6 @@ class Controller:
         breakers = self.state.breakers.all()
         paused = {breaker.upstream for breaker in breakers if breaker.current(now) is BreakerState.OPEN}
         self.timeline.look(self.counters.freeze(), paused, self.waiting.numbers(), wall)
-
-    def once(self, kind: str, words: str) -> None:
-        self.log.once(kind, words)
 
     def save(self, path: str, *, tries: int = 1) -> None:
         """Write the state file and take up what other proxies left there; what fails is tried again at the next look."""

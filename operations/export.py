@@ -16,7 +16,7 @@ from functools import cache
 
 from mitmproxy import http
 
-from operations.annotations import METADATA
+from operations.flow_adapter import METADATA
 from operations.held import pairs
 from policies.answer import documents
 from policies.answer.frames import frames

@@ -16,7 +16,7 @@ from mitmproxy import ctx
 from operations import VERSION
 from operations.clock import clock
 from operations.flow_adapter import printable
-from operations.page_site import DIRECT, HOST
+from operations.page import DIRECT, HOST
 from policies.breaker import BreakerState, Transition
 from policies.comments import NOTHING, Comment, Text, say
 from policies.exchange import Exchange

@@ -1,9 +1,13 @@
-"""The status page, as a Flask app and as an answer to a mitmproxy request."""
+"""The status page, as a Flask app and as an answer to a mitmproxy request.
+
+It is at ``breakwater.internal`` through the proxy, and at the proxy's own address.
+"""
 
 from __future__ import annotations
 
 import hmac
 import io
+import ipaddress
 import itertools
 import logging
 import secrets
@@ -21,7 +25,6 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as BaseResponse
 
 from operations import metrics
-from operations.page_site import HOST
 from operations.page_text import CODES, LANGUAGES, WORDS
 from operations.status import Status
 from policies.comments import Comment
@@ -29,6 +32,12 @@ from policies.research.report import probability
 
 logger = logging.getLogger("breakwater")
 
+HOST = "breakwater.internal"
+NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Names of the proxy's own address. No other one counts: a name of somebody else's may be pointed at loopback."""
+DIRECT = frozenset({"regular", "upstream"})
+"""Modes in which a request can be for the proxy itself; in the others all of it is an upstream's."""
+HTTP = 80
 SITE = "breakwater.site"
 """Key of a request's environment: the authority at which the page is asked for."""
 ACTIONS = frozenset({"open", "close", "reset", "forget"})
@@ -37,7 +46,6 @@ ROWS_AT_MOST = 50
 """Rows of one table on the page; status.json has them all."""
 NOTICE_AT_MOST = 300
 """Characters of what an action says."""
-
 
 Row = TypeVar("Row")
 _alike = attrgetter("upstream", "wire", "path", "finding", "reason", "status")
@@ -67,6 +75,30 @@ class _App(Flask):
             self.extensions[words] = True
             logger.warning("Breakwater: the status page cannot be shown (%s); traffic is not concerned", words)
             logger.debug("Breakwater: status page, at\n%s", "".join(traceback.format_tb(trace)))
+
+
+def site(flow: http.HTTPFlow) -> str:
+    """Authority under which a request asks for the page, in lower case; empty where it asks for something else."""
+    asked = flow.request
+    if asked.host == HOST:
+        return HOST
+    here = flow.client_conn.sockname
+    if not here or asked.port != here[1] or asked.host.lower() not in NAMES:
+        return ""
+    if flow.client_conn.proxy_mode.type_name not in DIRECT or not is_loopback(flow.client_conn.peername):
+        return ""
+    name = f"[{asked.host}]" if ":" in asked.host else asked.host.lower()
+    authority = (asked.host_header or "").lower()
+    return authority if authority == f"{name}:{asked.port}" or (asked.port == HTTP and authority == name) else ""
+
+
+def is_loopback(peer: tuple[str, ...] | tuple[str, int] | tuple[str, int, int, int] | None) -> bool:
+    """Tell whether a peer's address is this machine's loopback, written as IPv4, IPv6 or the one within the other."""
+    try:
+        address = ipaddress.ip_address(peer[0] if peer else "")
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def make_app(source: Source) -> Flask:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from operations.annotations import PASSED_REFUSAL, REFUSED_HERE, REPLACED, RESENT
+from operations.flow_adapter import PASSED_REFUSAL, REFUSED_HERE, REPLACED, RESENT
 from policies.kinds import Challenge, Finding, Kind, Reason
 from policies.patience import ROWS
 from policies.reply import wording

@@ -8,8 +8,7 @@ import pytest
 from flask import Flask
 from mitmproxy import http
 
-from operations.page import answer, make_app
-from operations.page_site import HOST
+from operations.page import HOST, answer, make_app
 from tests.operations.page_source import Ask, SourceStub
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from mitmproxy import http
 
 from operations.metrics import Counters
-from operations.page_site import HOST
+from operations.page import HOST
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from policies.comments import Comment, Text, say
 from policies.research.proportions import Share, Table

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from operations import page
 from operations.log import Log
 from operations.metrics import Counters
-from operations.page_site import HOST
+from operations.page import HOST
 from operations.page_text import CODES, WORDS
 from operations.status import DecisionRow, RefusalRow, Status, UpstreamRow, WindowRow
 from policies.comments import TOLD, WHY

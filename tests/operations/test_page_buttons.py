@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from operations.page_site import HOST
+from operations.page import HOST
 from tests.operations.page_source import FORM, ORIGIN, TOKEN, Ask, SourceStub, press
 from tests.rows import over
 

@@ -8,7 +8,7 @@ from mitmproxy import http
 from mitmproxy.proxy import mode_specs
 from mitmproxy.test import tflow
 
-from operations.page_site import HOST, site
+from operations.page import HOST, site
 from tests.rows import over
 
 

@@ -9,7 +9,7 @@ import pytest
 from mitmproxy.test import tflow
 
 from operations import controller
-from operations.annotations import describe
+from operations.flow_adapter import describe
 from policies.exchange import Exchange
 from tests.policies.exchanges import CODE_3007, MTOP, OK, Controller, settings
 
