@@ -154,8 +154,7 @@ def test_the_demo_answers(home: Home) -> None:
 @pytest.mark.parametrize("words", [[], ["start"]])
 def test_plain_and_with_its_name_it_is_the_same_command(home: Home, words: list[str]) -> None:
     process = home.begin(*words, "--port", str(home.port))
-    wait_for(home.listens)
-    assert "ok" in home.say("status", "--port", str(home.port), "--line").stdout
+    wait_for(lambda: "ok" in home.say("status", "--port", str(home.port), "--line").stdout)  # it listens a moment before
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
 
